@@ -58,7 +58,7 @@ def _errata_of(instruction: Instruction) -> Iterator[PagePart]:
     clauses = [clause for target in spec.FAMILIES for clause in pages.clauses_of(instruction, target)]
     named = {clause.decision for clause in clauses}
     named |= {name for rule in instruction.rules for name in (rule.id, *rule.elsewhere)}
-    named |= {name for fault in instruction.faults.values() for name in (fault.rule, *fault.elsewhere)}
+    named |= {name for fault in instruction.reports.faults.values() for name in (fault.rule, *fault.elsewhere)}
     rows = tuple((gap.id, gap.conflict, gap.decision) for gap in spec.gaps().values() if gap.id in named)
     if rows:
         yield Title("Errata of the source pages", "What they leave open, and what was decided.", level=2)

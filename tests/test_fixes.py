@@ -47,7 +47,7 @@ def of_rules() -> Iterator[str]:
     """The fixes of all definitions, as far as they are the same for all calls."""
     for instruction in INSTRUCTIONS.values():
         yield from (rule.fix for rule in (*instruction.rules, *instruction.cpp.headers) if isinstance(rule.fix, str))
-        yield from (fault.fix for fault in instruction.faults.values())
+        yield from (fault.fix for fault in instruction.reports.faults.values())
 
 
 def of_examples() -> Iterator[str]:

@@ -124,7 +124,7 @@ def findings_of(stop: BaseException) -> list[pto.Finding]:
 @cache
 def clauses_on(rule: str, target: str) -> frozenset[str]:
     """Clauses in findings of a rule on a target: the rule itself if it applies there, else its base clauses."""
-    entries = [entry for each in INSTRUCTIONS.values() for entry in (*each.rules, *each.faults.values())]
+    entries = [entry for each in INSTRUCTIONS.values() for entry in (*each.rules, *each.reports.faults.values())]
     named = {e.clause(target) for e in entries if rule == (e.id if isinstance(e, Rule) else e.rule)}
     return frozenset(named) or frozenset((rule,))
 
@@ -269,7 +269,7 @@ def without_check(check: object) -> Iterator[None]:
 
 def unordered_rows() -> list[tuple[str, int, str]]:
     """The kinds of accesses that nothing orders: the instruction, the number of the row there, and the hazard."""
-    rows = [(name, k, row.kind) for name, each in INSTRUCTIONS.items() for k, row in enumerate(each.conflicts)]
+    rows = [(name, k, row.kind) for name, each in INSTRUCTIONS.items() for k, row in enumerate(each.reports.conflicts)]
     return [*rows, ("", 0, CUBE_CORE.load_hazard)]
 
 
@@ -288,17 +288,17 @@ def without_unordered_row(name: str, k: int) -> Iterator[None]:
 def repeat_rulings() -> dict[tuple[str, str], set[str]]:
     """By instruction and target: the hazards of destinations that are named twice."""
     return {
-        (name, target): {instruction.repeats.same, instruction.repeats.folded}
+        (name, target): {instruction.reports.repeats.same, instruction.reports.repeats.folded}
         for name, instruction in INSTRUCTIONS.items()
-        if instruction.repeats
-        for target in instruction.repeats.levels
+        if instruction.reports.repeats
+        for target in instruction.reports.repeats.levels
     }
 
 
 @contextmanager
 def without_repeat_ruling(name: str, target: str) -> Iterator[None]:
     """Within, nothing is said of repeated destinations of an instruction on a target."""
-    instruction, ruling = INSTRUCTIONS[name], INSTRUCTIONS[name].repeats
+    instruction, ruling = INSTRUCTIONS[name], INSTRUCTIONS[name].reports.repeats
     assert ruling is not None
     levels = {each: level for each, level in ruling.levels.items() if each != target}
     object.__setattr__(instruction, "repeats", replace(ruling, levels=levels))

@@ -71,7 +71,7 @@ def test_every_rule_names_a_clause_or_a_decision_a_known_hazard_and_a_fix() -> N
             assert rule.id in known, rule
             assert not isinstance(rule.kind, str) or rule.kind in spec.hazards(), rule
             assert rule.fix or set(rule.on.values()) == {"note"}, f"{rule.id} does not say how to fix it"
-        for fault in instruction.faults.values():
+        for fault in instruction.reports.faults.values():
             assert fault.rule in known
             assert fault.kind is None or fault.kind in spec.hazards()
 

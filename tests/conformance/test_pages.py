@@ -91,7 +91,7 @@ def test_every_hazard_and_rule_of_an_instruction_is_on_its_page(name: str, targe
     for rule in INSTRUCTIONS[name].rules:
         if rule.level_on(target):
             assert {rule.clause(target), *rule.kinds} <= ids(text), rule.id
-    for fault in INSTRUCTIONS[name].faults.values():
+    for fault in INSTRUCTIONS[name].reports.faults.values():
         assert {fault.clause(target), *filter(None, [fault.kind])} <= ids(text)
 
 

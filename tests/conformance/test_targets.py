@@ -19,7 +19,7 @@ def named() -> Iterator[tuple[str, str, str]]:
     for instruction in INSTRUCTIONS.values():
         for rule in (*instruction.rules, *instruction.cpp.headers, *instruction.cpp.slices):
             yield from ((f"{instruction.name}: {rule.operand}", rule.clause(target), target) for target in rule.on)
-        for case, fault in instruction.faults.items():
+        for case, fault in instruction.reports.faults.items():
             yield from ((f"{instruction.name}: {case}", fault.clause(target), target) for target in EVERYWHERE)
 
 
@@ -59,7 +59,7 @@ def test_a_rule_of_an_instruction_has_only_hazards_that_concern_it() -> None:
     hazards = spec.hazards()
     for instruction in INSTRUCTIONS.values():
         kinds = {kind for rule in instruction.rules for kind in rule.kinds}
-        kinds |= {fault.kind for fault in instruction.faults.values() if fault.kind}
+        kinds |= {fault.kind for fault in instruction.reports.faults.values() if fault.kind}
         kinds |= {name for check in CHECKS for name in check.names if name in hazards}
         for kind in kinds:
             assert hazards[kind].concerns(instruction.name), (instruction.name, kind)

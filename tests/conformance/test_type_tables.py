@@ -120,7 +120,7 @@ def test_data_types_of_a_gather_into_ub(target: str, mode: str) -> None:
 @pytest.mark.parametrize("target", DEVICES)
 def test_pages_list_the_types_of_gathers_and_scatters(target: str) -> None:
     for name, table in (("mgather", GATHER), ("mscatter", SCATTER)):
-        types = INSTRUCTIONS[name].types
+        types = INSTRUCTIONS[name].pages.types
         assert types is not None
         assert {str(kind) for kind in types.get(target)} == set(table[target])
 

@@ -40,7 +40,7 @@ def written(folder: Path, text: str) -> Path:
 
 def test_every_instruction_of_the_catalogue_has_a_function() -> None:
     by_hand = (OWN / "ptokit" / "places.hpp").read_text()
-    missing = {(each.variant_of or name).upper() for name, each in INSTRUCTIONS.items()} - set(instructions())
+    missing = {(each.text.variant_of or name).upper() for name, each in INSTRUCTIONS.items()} - set(instructions())
     assert all(f" {name}(" in by_hand for name in missing)
 
 

@@ -125,7 +125,7 @@ def patch(case: Expected) -> Patch:
     arguments, mode = done.kernel.bind((), values), pto.target(case.target).mode
     ((launch, _),) = done.kernel.launches(arguments, mode, 1).made
     program = launch.trace(arguments, mode).program
-    (repair,) = done.report.propose(lambda edits, _: launch.rewritten(program, edits), done.report.ok)
+    (repair,) = done.report.propose(lambda edits, _: launch.definition.rewritten(program, edits), done.report.ok)
     assert repair.kind == ORDER
     return repair.patch
 

@@ -158,7 +158,9 @@ def test_small_numbers_round_as_numpy_does(program: Path) -> None:
 
 def test_all_instructions_are_declared(tmp_path: Path) -> None:
     """Each is a name that C++ knows, of the catalogue and of those that are known by their effects only."""
-    known = {each.variant_of or each.name for each in INSTRUCTIONS.values()} | {row.name for row in ROWS if row.in_cpp}
+    known = {each.text.variant_of or each.name for each in INSTRUCTIONS.values()} | {
+        row.name for row in ROWS if row.in_cpp
+    }
     apart = {"tput", "tget", "tput_async", "tget_async", "tbroadcast", "treduce", "tnotify", "twait", "ttest"}
     source = tmp_path / "declared.cpp"
     uses = [f"using pto::{name.upper()};" for name in sorted(known - apart)]

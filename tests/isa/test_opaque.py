@@ -73,7 +73,7 @@ def test_a_row_is_well_formed(row) -> None:
         assert "tmp" not in form.names  # the name of the workspace
         definition = opaque(row.name, form.key)
         assert [param.access for param in definition.operands] == [ACCESS[letter] for letter in form.letters]
-        assert definition.form_key == form.key and definition.op == row.op
+        assert definition.opaque_form == form.key and definition.op == row.op
 
 
 TILE, MEMORY, NUMBER = "tile", "memory", "number"
@@ -99,7 +99,7 @@ TILE, MEMORY, NUMBER = "tile", "memory", "number"
 def test_the_form_of_a_call_in_the_order_of_cpp(name, kinds, form: str) -> None:
     assert form_for(name, kinds) == form
     definition = opaque(name, form_for(name, kinds))
-    assert (definition.name, definition.form_key) == (name, form)
+    assert (definition.name, definition.opaque_form) == (name, form)
 
 
 def test_destinations_and_sources_of_a_text_find_their_places() -> None:

@@ -100,7 +100,7 @@ def destroyed(source: Program, way: list[Stmt]) -> set[frozenset[str]]:
                 if cell in claimed.get(place[name], ()) and last[cell][0] != place[name]:
                     found.add(frozenset((name, last[cell][1])))
         for one, other in product(writes, reads):
-            in_place = place[one] == place[other] and INSTRUCTIONS[stmt.name].in_place.get("a2a3")
+            in_place = place[one] == place[other] and INSTRUCTIONS[stmt.name].destination.in_place.get("a2a3")
             if one != other and not in_place and set(cells[one]) & set(cells[other]):
                 found.add(frozenset((one, other)))
         for name in writes:

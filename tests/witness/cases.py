@@ -239,7 +239,7 @@ def listed(name: str, target: str) -> Iterator[Case]:
         call = f"{function}({arguments})"
         case = Case(name, f"{kind} {cols} {valid}", kind, tiles, addresses(tiles), call, scalar)
         yield case
-        if (cols, valid) in IN_PLACE and INSTRUCTIONS[name].in_place.get(target, False):
+        if (cols, valid) in IN_PLACE and INSTRUCTIONS[name].destination.in_place.get(target, False):
             yield from in_place(case)
 
 

@@ -190,7 +190,7 @@ def watched() -> Iterator[list[Assumed]]:
 
 def _name(instr: Any) -> str:
     known = INSTRUCTIONS.get(instr.name)
-    return (known.variant_of if known else "") or instr.name
+    return (known.text.variant_of if known else "") or instr.name
 
 
 def _rule(findings: Iterable[Finding]) -> str:

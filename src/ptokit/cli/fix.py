@@ -117,7 +117,7 @@ class Fixing:
 
     def _tried(self, trial: Trial, texts: Mapping[str, str]) -> MachineReport | None:
         try:
-            return trial.run(trial.kernel.with_texts(texts) if texts else trial.kernel)
+            return trial.run(trial.kernel.definition.with_texts(texts) if texts else trial.kernel)
         except (VerifyError, OutOfBoundsError, Unpatchable):  # the check reports it
             return None
 
@@ -213,7 +213,7 @@ def fix_launches(
 
 def _with_texts(launch: WatchedLaunch, texts: Mapping[str, str]) -> WatchedLaunch:
     """A launch of the kernel that files with these texts have."""
-    return replace(launch, kernel=launch.kernel.with_texts(texts, written=True))
+    return replace(launch, kernel=launch.kernel.definition.with_texts(texts, written=True))
 
 
 def _finish(fixing: Fixing, how: FixRequest, as_json: bool, **fields: Any) -> int:

@@ -264,7 +264,7 @@ def _placed(kernel: Launchable, request: ProgramRequest) -> list[Program]:
         target = request.target or (kernel.targets[0] if kernel.targets else None)
         mode = mode_of(target, dyn_ub=request.dyn_ub)
         arguments = kernel.bind_for_check((), values)
-        launches = kernel.for_grid(request.grid).launches(arguments, mode, request.grid).made
+        launches = kernel.launches(arguments, mode, request.grid).made
         return [
             place(each.trace(arguments, mode).program, mode.profile, request.dyn_ub).program for each, _ in launches
         ]
@@ -276,8 +276,9 @@ def program_of(request: ProgramRequest) -> Program:
     values = _values(kernel, request)
     with library_call():
         mode = mode_of(request.target, dyn_ub=request.dyn_ub)
-        traced = kernel.for_grid(request.grid).trace(kernel.bind_for_check((), values), mode)
-    return traced.program
+        arguments = kernel.bind_for_check((), values)
+        ((launched, _), *_) = kernel.launches(arguments, mode, request.grid).made
+        return launched.trace(arguments, mode).program
 
 
 def _values(kernel: Launchable, request: ProgramRequest, outs: Iterable[str] | None = None) -> dict[str, Any]:

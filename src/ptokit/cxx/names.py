@@ -203,7 +203,7 @@ IMPLEMENTATIONS = "MGather MScatter TAssign TInsert TLoad TMatmul TMov TPop TPus
 
 def instructions() -> list[str]:
     """The instruction functions that are generated, in alphabetical order."""
-    modelled = {instruction.name for instruction in INSTRUCTIONS.values() if not instruction.variant_of}
+    modelled = {instruction.name for instruction in INSTRUCTIONS.values() if not instruction.text.variant_of}
     known = {name.upper() for name in modelled | {row.name for row in ROWS if row.in_cpp}}
     of_devices = {name for name in COLLECTIVES.split() if name.lower() not in modelled}
     return sorted(known - {*WRITTEN_BY_HAND.split()} - of_devices | {*WITHOUT_DEFINITION.split()})

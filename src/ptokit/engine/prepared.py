@@ -59,9 +59,9 @@ class Prepared:
         self.remarks = tuple(f for f in findings if f.level != "error")
         if not self.refused:
             self._lower()
-        in_place = instruction.in_place.get(profile.name) or "shared" in instruction.faults
+        in_place = instruction.destination.in_place.get(profile.name) or "shared" in instruction.reports.faults
         has_slices = any(isinstance(spec, TileSpec) and spec.is_slice for spec in (*specs, workspace))
-        checks = instruction.checks_aliases or workspace is not None
+        checks = instruction.destination.checks_aliases or workspace is not None
         self.alias_sensitive = self.plan is None or not in_place or checks or has_slices
         """Whether it matters that an operand aliases an earlier one: for its memory, or for the result."""
 
@@ -125,7 +125,7 @@ class Prepared:
         return tuple(self._index_finding(report, "hazard") for report in reports)
 
     def _index_finding(self, report: IndexReport, level: Level) -> Finding:
-        faults = self.instruction.faults
+        faults = self.instruction.reports.faults
         below = report.kind == "outside" and report.value < 0 and faults.get("below")
         fault = below or faults[report.kind]
         position = ", ".join(map(str, report.lane))
@@ -143,7 +143,7 @@ class Prepared:
 
     def _shared_memory(self, plan: Plan) -> tuple[Finding, ...]:
         """A note on operands that share memory, where a decision covers it."""
-        fault = self.instruction.faults.get("shared")
+        fault = self.instruction.reports.faults.get("shared")
         order = f"lanes took effect one after the other, {plan.order}"
         message = f"{self.instruction.name}: operands share memory; {order}"
         return (Finding("note", fault.rule, message, fault.kind, fix=fault.fix),) if fault else ()
@@ -189,6 +189,6 @@ def span_finding(instruction: Instruction, fault: SpanFault) -> Finding:
 
 def zero_finding(instruction: Instruction, fault: ZeroFault) -> Finding:
     """The finding on an integer divisor that is zero."""
-    rule = instruction.faults["zero"]
+    rule = instruction.reports.faults["zero"]
     message = f"{instruction.name}: integer division by zero: {fault}"
     return Finding("error", rule.rule, message, rule.kind, fault.operand, "a divisor without zeroes", "0", rule.fix)

@@ -182,8 +182,7 @@ def with_factors(
         route=route,
         kernels=kernels,
         cpp=cpp,
-        text_name=op,
-        form=replace(base.form, typed_each=False, reordered=True, stored=()),
+        text=replace(base.text, name=op, typed_each=False, reordered=True, stored=()),
         spellings={
             "C++": (f"{name.upper()}({', '.join(param.name for param in params)})",),
             "Level 1": (

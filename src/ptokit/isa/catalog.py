@@ -66,9 +66,9 @@ def derived(make: Callable[Arguments, Derived]) -> Callable[Arguments, Derived]:
 def variants(name: str) -> tuple[Instruction, ...]:
     """An instruction and those that are other forms of it; none if the name is not one of an instruction."""
     found = INSTRUCTIONS.get(name)
-    if found is None or found.is_statement or found.variant_of:
+    if found is None or found.is_statement or found.text.variant_of:
         return ()
-    return found, *(each for each in INSTRUCTIONS.values() if each.variant_of == name)
+    return found, *(each for each in INSTRUCTIONS.values() if each.text.variant_of == name)
 
 
 def add(instruction: Instruction) -> None:

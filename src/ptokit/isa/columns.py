@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ptokit.finding import Fix, OpName, Wording
 from ptokit.isa.elementwise import DIV_TYPES, DST
 from ptokit.isa.headers import CLAUSE, SIMULATED, first_64, one_register, typed_in_headers
@@ -185,7 +183,8 @@ def expansion(row: OpRow, lower: Lower | None = None) -> Instruction:
     )  # fmt: skip
     about = "plain Vec tile: dst's valid region, or one row, a number a column"
     params = (DST, *(Param(name, "read", about) for name in SOURCES))
-    return replace(build(row, params, rules, lower or apply(row.op, *SOURCES, read=_spread)), checks_aliases=True)
+    lower = lower or apply(row.op, *SOURCES, read=_spread)
+    return build(row, params, rules, lower, destination=Destination(checks_aliases=True))
 
 
 COLUMNS = (

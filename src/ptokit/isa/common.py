@@ -18,7 +18,7 @@ from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Compute, Input, Move, Remap
 from ptokit.isa.operand import ScalarSpec, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import Coalesce, GatherOOB, GlobalLayout, PtoEnum, ScatterOOB, TileType
-from ptokit.isa.spelling import GENERAL, Form, Workspace
+from ptokit.isa.spelling import PLAIN_TEXT, OpText, Workspace
 from ptokit.isa.table import Table
 from ptokit.isa.unknown import certain
 
@@ -500,7 +500,8 @@ class OpRow:
     rules: tuple[Rule, ...] = ()
     """Rules besides those of the whole group."""
     faults: Mapping[str, Fault] = field(default_factory=dict[str, Fault])
-    in_place: tuple[str, ...] = EVERYWHERE
+    in_place: tuple[str, ...] | Mapping[str, bool | Callable[[Any], bool]] = EVERYWHERE
+    """Where the destination may be one of the sources; perhaps of some calls only."""
     cpp: Cpp = field(default_factory=Cpp)
 
 
@@ -512,16 +513,18 @@ class Text:
     """What it reads, in the order of the text, with the workspace."""
     name: str = ""
     """Its name in text, if that is another one."""
+    variant_of: str = ""
+    """The instruction whose name it has in text and in C++, if it is another form of that one."""
     orders: tuple[tuple[str, ...], ...] = ()
     """Other orders of the sources."""
     result: str = "dst"
     """What it writes."""
     listed: bool = False
-    """Whether a comma precedes the attributes in `ins` (`Form.listed`)."""
+    """Whether a comma precedes the attributes in `ins` (`OpText.listed`)."""
 
     def spellings(self, instruction: str, modifiers: tuple[Modifier, ...] = ()) -> dict[str, tuple[str, ...]]:
         """With values (Level 1) and with destinations (Level 2); each modifier is an attribute."""
-        name, orders = self.name or instruction, (self.sources, *self.orders)
+        name, orders = self.name or self.variant_of or instruction, (self.sources, *self.orders)
         inside = attributes(each for each in modifiers if each.text and each.text.inside)
         inside = f",{inside}" if inside and self.listed else inside
         after = attributes(each for each in modifiers if each.text and not each.text.inside)
@@ -553,11 +556,13 @@ def build(
     cpp: str = "",
     text: Text | None = None,
     workspace: Workspace | None = None,
-    form: Form = GENERAL,
+    op_text: OpText = PLAIN_TEXT,
+    destination: Destination | None = None,
     special: tuple[SpecialRoute, ...] = (),
 ) -> Instruction:
     """An instruction on one pipe, with a route that has its name, and special ones; `cost` is by pipe."""
     first, *sources = (param.name for param in params)
+    text = replace(text or Text(tuple(sources)), result=first)
     on: Mapping[str, str] = dict.fromkeys(NPU, pipe) if isinstance(pipe, str) else pipe
     costs = cost or ({"V": COSTS[row.op]} if row.op in COSTS else {})
 
@@ -574,6 +579,7 @@ def build(
         chosen = (each.suffix for each in special if each.suffix and each.holds(call))
         return ".".join((row.name, *islice(chosen, 1)))
 
+    in_place = row.in_place if isinstance(row.in_place, Mapping) else dict.fromkeys(row.in_place, True)
     return Instruction(
         name=row.name,
         summary=row.summary,
@@ -585,14 +591,13 @@ def build(
         route=route,
         operation=row.op,
         kernels={family: routes(family) for family in NPU},
-        faults=row.faults,
+        reports=Reports(faults=row.faults),
         spellings={
             "C++": (cpp or f"{row.name.upper()}({', '.join((first, *sources))})",),
-            **replace(text or Text(tuple(sources)), result=first).spellings(row.name, modifiers),
+            **text.spellings(row.name, modifiers),
         },
+        text=replace(op_text, name=text.name or text.variant_of, variant_of=text.variant_of),
         cpp=row.cpp,
-        in_place=Table(dict.fromkeys(row.in_place, True)),
-        text_name=text.name if text else "",
+        destination=replace(destination or Destination(), in_place=Table(in_place)),
         workspace=workspace,
-        form=form,
     )

@@ -239,8 +239,8 @@ def arithmetic(row: OpRow, params: tuple[Param, ...], rules: tuple[Rule, ...]) -
     lower, special = apply(row.op, *sources), special_routes(row, params)
     if workspace is None:
         optional = OPTIONAL.get(row.name)
-        form = Form(reordered=True) if optional else GENERAL
-        return build(row, params, rules, lower, workspace=optional, form=form, special=special)
+        op_text = OpText(reordered=True) if optional else PLAIN_TEXT
+        return build(row, params, rules, lower, workspace=optional, op_text=op_text, special=special)
     names = (*sources, TMP)
     cpp = f"{row.name.upper()}(dst, {', '.join(names)})"
     return build(row, params, rules, lower, cpp=cpp, text=Text(names), workspace=workspace, special=special)
@@ -292,10 +292,10 @@ DIVIDED = Table({"a2a3": of_integers, "a5": of_words})
 it, and the vendor's test orders that by V."""
 
 
-TDIVS = replace(build(
+TDIVS = build(
     OpRow("tdivs", "Divide a tile by a scalar, or a scalar by a tile.",
         "dst = src / scalar, or scalar / src    floats by IEEE, integers towards zero", op="div",
-        faults=BY_ZERO, cpp=DIVS_CPP),
+        faults=BY_ZERO, cpp=DIVS_CPP, in_place={**dict.fromkeys(EVERYWHERE, True), "a2a3": may_replace_divided}),
     (DST, SRC, SCALAR),
     tiles_alike("CP-SCA", ("src",), by_target(a2a3=B4, a5=DIV_TYPES["a5"]), one_layout("CP-SCA-01", "src")),
     lower_divide,
@@ -304,8 +304,8 @@ TDIVS = replace(build(
     cpp="TDIVS(dst, src, scalar) or TDIVS(dst, scalar, src)",
     text=Text(("src", "scalar"), orders=(("scalar", "src"),)),
     special=(SpecialRoute("integers", DIVIDED, scalar_loop((DST, SRC, SCALAR), accesses=2)),),  # TDivS.hpp:170
-), in_place=Table({**dict.fromkeys(EVERYWHERE, True), "a2a3": may_replace_divided}),
-   checks_aliases=True)  # fmt: skip
+    destination=Destination(checks_aliases=True),
+)  # fmt: skip
 
 EXPANDS_TYPES = by_target(a2a3=UP_TO_32, a5=ALL)
 EXPANDS_PARAMS = (replace(DST, about="destination: a Vec tile, or a Mat tile, which is filled whole"), SCALAR)
@@ -392,4 +392,4 @@ def of_first_tile(call: Call) -> TileSpec | None:
 
 ON_ONE_TILE = (arithmetic(row, (DST, SRC), tiles_alike("CP-UNA", ("src",), row.types)) for row in UNARY)
 BUILT = (*map(binary, BINARY), *map(with_scalar, SCALARS), TDIVS, *ON_ONE_TILE, TEXPANDS, TCI)
-ELEMENTWISE = tuple(replace(instruction, result=of_first_tile) for instruction in BUILT)
+ELEMENTWISE = tuple(replace(each, destination=replace(each.destination, type=of_first_tile)) for each in BUILT)

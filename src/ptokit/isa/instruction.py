@@ -15,7 +15,7 @@ from ptokit.isa.kernel import NO_KERNEL, RouteKernel, kernel_of
 from ptokit.isa.move import Combine, Compute, Index, Move
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import PtoEnum, TileType
-from ptokit.isa.spelling import GENERAL, TMP, Attribute, Form, Workspace
+from ptokit.isa.spelling import PLAIN_TEXT, TMP, Attribute, OpText, Workspace
 from ptokit.isa.table import REVISIONS, Table, lookup, revision_of
 from ptokit.isa.unknown import Undecided, certain
 from ptokit.spec import FAMILIES, OURS, WITH_PIPES, is_one_of
@@ -103,7 +103,7 @@ class Call:
     @property
     def is_in_place(self) -> bool:
         """Whether the destination may be one of the sources on this target."""
-        found = self.here(self.instruction.in_place)
+        found = self.here(self.instruction.destination.in_place)
         return bool(found(self) if callable(found) else found)
 
     @property
@@ -612,6 +612,47 @@ class Cpp:
 
 
 @dataclass(frozen=True)
+class Destination:
+    """What an instruction writes."""
+
+    type: Callable[[Call], TileSpec | None] = lambda _: None
+    """Its type, if the sources determine it: `call` has no destination."""
+    in_place: Table[bool | Callable[[Any], bool]] = field(default_factory=lambda: Table({}))
+    """Where it may be one of the sources; perhaps of some calls only."""
+    checks_aliases: bool = False
+    """Whether a rule checks operands that alias another one, although it may be a source."""
+    is_staged: bool = False
+    """Whether the result is complete before it is written; it may lie over any source."""
+    writes_padding: bool = False
+    """Whether its padding may be written."""
+
+
+@dataclass(frozen=True)
+class Reports:
+    """What is reported when an instruction runs."""
+
+    faults: Mapping[str, Fault] = field(default_factory=dict[str, Fault])
+    """How to report bad indices (`outside`, `below` zero, `negative` but remapped, `padding`), `shared` memory and a
+    `zero` integer divisor."""
+    repeats: Repeats | None = None
+    """What is reported for repeated destinations, if its indices address destinations."""
+    conflicts: tuple[OrderHazard, ...] = ()
+    """The hazards of accesses that nothing orders."""
+
+
+@dataclass(frozen=True)
+class Pages:
+    """What pages say of an instruction besides its definition."""
+
+    documents: tuple[str, ...] = ()
+    """The prefixes of the ids of its clauses."""
+    types: Table[Any] | None = None
+    """By target: its element types, for the table of targets."""
+    facts: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Per family: a description of its kernel, where targets differ."""
+
+
+@dataclass(frozen=True)
 class Instruction:
     """The definition of one instruction."""
 
@@ -626,47 +667,26 @@ class Instruction:
     route: Callable[[Call], str]
     kernels: Mapping[str, Mapping[str, RouteKernel]] = field(default_factory=dict[str, Mapping[str, RouteKernel]])
     """Per family and route."""
-    faults: Mapping[str, Fault] = field(default_factory=dict[str, Fault])
-    """How to report bad indices (`outside`, `below` zero, `negative` but remapped, `padding`), `shared` memory and a
-    `zero` integer divisor."""
     spellings: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Per text form: how the instruction is written."""
+    """By language (`C++`, `PTO-AS`, `Level 1`, `Level 2`): how it is written."""
+    text: OpText = PLAIN_TEXT
+    """What text has besides operands and modifiers."""
     cpp: Cpp = field(default_factory=Cpp)
     """How C++ calls it."""
-    in_place: Table[bool | Callable[[Any], bool]] = field(default_factory=lambda: Table({}))
-    """Where the destination may be one of the sources; perhaps of some calls only."""
-    checks_aliases: bool = False
-    """Whether a rule checks operands that alias another one, although the destination may be a source."""
-    facts: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Per family: a description of its kernel, where targets differ."""
+    destination: Destination = field(default_factory=Destination)
+    """What it writes."""
+    reports: Reports = field(default_factory=Reports)
+    """What is reported when it runs."""
+    pages: Pages = field(default_factory=Pages)
+    """What pages say besides this definition."""
     operation: str = ""
     """The operation of its `Compute`, if it has one."""
-    repeats: Repeats | None = None
-    """What is reported for repeated destinations, if its indices address destinations."""
-    conflicts: tuple[OrderHazard, ...] = ()
-    """The hazards of accesses that nothing orders."""
-    writes_padding: bool = False
-    """Whether it may write padding of its destination."""
-    text_name: str = ""
-    """Its name in text, if that is another one."""
-    variant_of: str = ""
-    """The instruction whose name it has in text and in C++, if it is another form of that one."""
-    staged: bool = False
-    """Whether the result is complete before the destination is written, which may lie over any source."""
-    form: Form = GENERAL
-    """The particulars of its MLIR form."""
     workspace: Workspace | None = None
     """Its temporary memory, the argument `tmp=` of a call."""
-    result: Callable[[Call], TileSpec | None] = lambda _: None
-    """The type of its destination, if the sources determine it: `call` has no destination."""
-    documents: tuple[str, ...] = ()
-    """The prefixes of the ids of its clauses."""
-    types: Table[Any] | None = None
-    """By target: its element types, for the table of targets."""
     is_statement: bool = False
     """Whether programs have a statement of its own for it."""
-    form_key: str = ""
-    """Of an instruction that is known by its effects only: its form (`isa/opaque.py`)."""
+    opaque_form: str = ""
+    """If it is known by its effects only: the operands and effects of this form of it (`isa/opaque.py`)."""
 
     @cached_property
     def roles(self) -> dict[str, str]:
@@ -676,7 +696,7 @@ class Instruction:
     @cached_property
     def op(self) -> str:
         """Its name in text."""
-        return self.text_name or self.name
+        return self.text.name or self.name
 
     @cached_property
     def attributes(self) -> tuple[tuple[Modifier, Attribute], ...]:

@@ -605,21 +605,31 @@ MGATHER = Instruction(
     ),
     operands=PARAMS,
     modifiers=MODIFIERS,
-    documents=("CO", "MG"),
-    types=GATHER_TYPES,
-    result=gathered,
-    form=Form(stored=("ins", "ins", "outs", "ins")),
-    rules=(*OPERANDS, *TYPES, *LAYOUTS, *SHAPES, *L1_SHAPES),
-    facts={
-        "cpu": ("row: an index names one of Shape[3] rows, Shape[4] elements apart",),
-        "a2a3": (
-            "row: an index names one of Shape[0] * ... * Shape[3] rows, Stride[3] elements apart",
-            "row, NZ table: one of Shape[2] * 16 rows, by block strides; every logical column is written",
-            "row with oob=zero: the scalar pipe writes the zeroes, MTE2 the rows",
-            L1_FACT,
+    pages=Pages(
+        documents=("CO", "MG"),
+        types=GATHER_TYPES,
+        facts={
+            "cpu": ("row: an index names one of Shape[3] rows, Shape[4] elements apart",),
+            "a2a3": (
+                "row: an index names one of Shape[0] * ... * Shape[3] rows, Stride[3] elements apart",
+                "row, NZ table: one of Shape[2] * 16 rows, by block strides; every logical column is written",
+                "row with oob=zero: the scalar pipe writes the zeroes, MTE2 the rows",
+                L1_FACT,
+            ),
+            "a5": ("row: an index names one of Shape[3] rows, ValidCol elements apart", L1_FACT),
+        },
+    ),
+    destination=Destination(type=gathered, writes_padding=True),
+    text=OpText(stored=("ins", "ins", "outs", "ins")),
+    spellings={
+        "C++": (
+            "MGATHER<Coalesce, GatherOOB>(dst, table, idx[, events...])",
+            "MGATHER<Coalesce, GatherOOB[, GatherExec]>(dst, table, idx[, scratch])    into L1",
         ),
-        "a5": ("row: an index names one of Shape[3] rows, ValidCol elements apart", L1_FACT),
+        "PTO-AS": ("%dst = mgather %mem, %idx : !pto.memref<...>, !pto.tile<...> -> !pto.tile<...>",),
+        **Text(("table", "idx"), orders=(("table", "idx", "scratch"),)).spellings("mgather", MODIFIERS),
     },
+    rules=(*OPERANDS, *TYPES, *LAYOUTS, *SHAPES, *L1_SHAPES),
     lower=lower,
     route=route,
     cpp=Cpp(
@@ -632,19 +642,12 @@ MGATHER = Instruction(
         row_index=is_row,
     ),
     kernels=KERNELS,
-    conflicts=CONFLICTS,
-    writes_padding=True,
-    faults={
-        "outside": Fault("MG-OOB-04", "H-10", BELOW_CAPACITY),
-        "negative": Fault("MG-HAZ-12", "H-13", REMAP),
-        "shared": Fault("A-38", None, "give every operand memory of its own"),
-    },
-    spellings={
-        "C++": (
-            "MGATHER<Coalesce, GatherOOB>(dst, table, idx[, events...])",
-            "MGATHER<Coalesce, GatherOOB[, GatherExec]>(dst, table, idx[, scratch])    into L1",
-        ),
-        "PTO-AS": ("%dst = mgather %mem, %idx : !pto.memref<...>, !pto.tile<...> -> !pto.tile<...>",),
-        **Text(("table", "idx"), orders=(("table", "idx", "scratch"),)).spellings("mgather", MODIFIERS),
-    },
+    reports=Reports(
+        conflicts=CONFLICTS,
+        faults={
+            "outside": Fault("MG-OOB-04", "H-10", BELOW_CAPACITY),
+            "negative": Fault("MG-HAZ-12", "H-13", REMAP),
+            "shared": Fault("A-38", None, "give every operand memory of its own"),
+        },
+    ),
 )

@@ -399,26 +399,30 @@ MSCATTER = Instruction(
         INDEX,
     ),
     modifiers=MODIFIERS,
-    documents=("CO", "MS"),
-    types=SCATTER_TYPES,
+    pages=Pages(documents=("CO", "MS"), types=SCATTER_TYPES),
     rules=(*OPERANDS, *TYPES, *LAYOUTS, *SHAPES, *REMARKS),
     lower=lowered,
     route=lambda call: f"mscatter.{call.coalesce.text}{call.here(SUFFIXES, no_suffix)(call)}",
     kernels={"a2a3": A2A3, "a5": {"mscatter.row": SIMT, "mscatter.elem": replace(SIMT, by_element=True)}},
     cpp=CPP,
-    repeats=Repeats(
-        levels=error(*NPU),
-        same="H-14",
-        folded="H-15",
-        targets="cpu keeps the last writer in row-major order; on a2a3 and a5 the final value is undefined",
-        defined=lambda call: call.conflict is ScatterConflict.Last or bool(call.here(IN_ORDER)),
-        fixes=instead_of_repeats,
+    reports=Reports(
+        repeats=Repeats(
+            levels=error(*NPU),
+            same="H-14",
+            folded="H-15",
+            targets="cpu keeps the last writer in row-major order; on a2a3 and a5 the final value is undefined",
+            defined=lambda call: call.conflict is ScatterConflict.Last or bool(call.here(IN_ORDER)),
+            fixes=instead_of_repeats,
+        ),
+        conflicts=(
+            OrderHazard("H-24", "UB", "MTE2", "second", "idx", "read", "write"),
+            OrderHazard("H-16", "GM", "MTE3"),
+        ),
+        faults={
+            "outside": Fault("MS-OOB-06", "H-11", BELOW_CAPACITY, elsewhere=("MS-OOB-02", "A-18")),
+            "negative": Fault("A-12", "H-13", REMAP),
+        },
     ),
-    conflicts=(OrderHazard("H-24", "UB", "MTE2", "second", "idx", "read", "write"), OrderHazard("H-16", "GM", "MTE3")),
-    faults={
-        "outside": Fault("MS-OOB-06", "H-11", BELOW_CAPACITY, elsewhere=("MS-OOB-02", "A-18")),
-        "negative": Fault("A-12", "H-13", REMAP),
-    },
     spellings={
         "C++": (
             "MSCATTER<Coalesce, ScatterAtomicOp, ScatterOOB[, ScatterConflict]>(table, src, idx[, events...])",

@@ -31,13 +31,13 @@ from ptokit.brief import brief
 from ptokit.isa.catalog import variants
 from ptokit.isa.common import in_ub
 from ptokit.isa.dtype import DType
-from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Cpp, Instruction, Param
+from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Cpp, Destination, Instruction, Param
 from ptokit.isa.kernel import ByteRows, Cost, Effect, Handshake, Pair, RouteKernel
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import NOTHING, UNSPECIFIED, Access, Compute, Input
 from ptokit.isa.operand import ScalarSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import TileType
-from ptokit.isa.spelling import TMP
+from ptokit.isa.spelling import TMP, OpText
 from ptokit.isa.table import Table
 
 OpaqueKind = Literal["tile", "scaling", "pointer", "memory", "number"]
@@ -423,7 +423,7 @@ def written_extent(call: Call, name: str) -> str:
     """How much of an operand a call writes, as far as its family's headers showed."""
     names = [param.name for param in call.instruction.operands]
     effects = call.here({family: table["effects"] for family, table in recorded_effects().items()}, {})
-    known = effects.get(f"{call.instruction.name} {call.instruction.form_key}", "").split()
+    known = effects.get(f"{call.instruction.name} {call.instruction.opaque_form}", "").split()
     return known[names.index(name)] if len(known) == len(names) else "tile"
 
 
@@ -451,9 +451,9 @@ def opaque(name: str, form: str) -> Instruction:
         route=lambda call: f"{name}.{pipe or pipe_of(call)}",
         kernels={family: kernels if accesses else {**kernels, **_own_kernels(family, name, params)} for family in NPU},
         cpp=Cpp(call=f"{name.upper()}({', '.join(names)})"),
-        in_place=Table(dict.fromkeys(EVERYWHERE, True)),
-        text_name=row.op if row else name,
-        form_key="" if is_exact else form,
+        destination=Destination(in_place=Table(dict.fromkeys(EVERYWHERE, True))),
+        text=OpText(name=row.op if row else name),
+        opaque_form="" if is_exact else form,
     )
 
 

@@ -324,7 +324,7 @@ def padding(row: OpRow, *, mat: bool = False, expands: bool = False, in_place: b
         Param("dst", "write", f"destination: a {where} tile; its pad value fills what src does not"),
         Param("src", "read", "a tile of its type" + (", on the same bytes" if in_place else "")),
     )
-    made = build(row, params, rules, lower_fill)
+    made = build(row, params, rules, lower_fill, destination=Destination(writes_padding=True))
 
     pipe_of = {VEC: "V", MAT: "MTE2"}
     return replace(
@@ -339,7 +339,6 @@ def padding(row: OpRow, *, mat: bool = False, expands: bool = False, in_place: b
             }
             for family in NPU
         },
-        writes_padding=True,
     )
 
 

@@ -144,7 +144,7 @@ def reduction(row: OpRow, *, by_row: bool, group: str = "", numbers: Table[Types
     blocks = Effect("dst", "write", "V", ahead(lambda c: -(-c.dst.valid_cols * c.dst.dtype.size // BLOCK) * BLOCK))
     copied = RouteKernel((*pipes(params, "V"), blocks), cost={"V": COSTS[row.op]})
     return build(row, params, rules, lower, text=Text(("src",)), workspace=BY_HALVES if has_workspace else None,
-                 form=Form(inside=("isBinary",)) if has_workspace else GENERAL,
+                 op_text=OpText(inside=("isBinary",)) if has_workspace else PLAIN_TEXT,
                  special=(on_a2a3(copied),))  # fmt: skip
 
 
@@ -380,7 +380,7 @@ TGATHER = build(
     cpp="TGATHER(dst, src, idx, tmp)",
     text=Text(("src", "idx", "tmp")),
     workspace=Workspace(2, lambda c: replace(c.idx, addr=None), like="idx"),
-    form=Form(inside=("maskPattern",), listed=True, one_type=True, reordered=True,
+    op_text=OpText(inside=("maskPattern",), listed=True, one_type=True, reordered=True,
               stored=("ins", "outs", "outs", "ins", "ins", "ins")),
 )  # fmt: skip
 

@@ -299,7 +299,7 @@ TCVT = build(
     ),
     cpp="TCVT(dst, src, mode, saturation)",
     workspace=Workspace(1, narrowed),
-    form=Form(reordered=True, stored=("ins", "outs", "ins")),
+    op_text=OpText(reordered=True, stored=("ins", "outs", "ins")),
 )  # fmt: skip
 
 SELECT = (TCMP, TCMPS, TSEL, TSELS, TCVT)

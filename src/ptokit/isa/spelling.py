@@ -66,9 +66,13 @@ class Attribute:
 
 
 @dataclass(frozen=True)
-class Form:
-    """What the MLIR form of an instruction has besides its operands and modifiers."""
+class OpText:
+    """How text writes an instruction, besides its operands and modifiers."""
 
+    name: str = ""
+    """Its name in text, if that is another one."""
+    variant_of: str = ""
+    """The instruction whose name it has in text and in C++, if it is another form of that one."""
     clauses: tuple[str, ...] = ()
     """Keys of the clauses `key = value` after the operands, in their order."""
     inside: tuple[str, ...] = ()
@@ -84,13 +88,13 @@ class Form:
     newer_inside: bool = False
     """Whether the grammar 0.27 has no attributes within `ins(...)`."""
     shape: str = ""
-    """The form of an instruction that has neither `ins(...)` nor results, in the language of `text/ops.py`."""
+    """The operands of an op that has neither `ins(...)` nor results, in the language of `text/ops.py`."""
     stored: tuple[str, ...] = ()
     """The roles of the operands of the generic form, in their order."""
 
 
-GENERAL = Form()
-"""The plain form `ins(...) outs(...)`."""
+PLAIN_TEXT = OpText()
+"""The plain op `ins(...) outs(...)`."""
 
 
 USES_WORKSPACE = Table({"a2a3": True})

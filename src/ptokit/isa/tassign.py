@@ -22,7 +22,7 @@ TASSIGN = Instruction(
     lower=lambda _: (),
     route=lambda _: "tassign",
     is_statement=True,
-    form=Form(shape="%tile , @addr|%addr {} assigned"),
+    text=OpText(shape="%tile , @addr|%addr {} assigned"),
     spellings={
         "C++": ("TASSIGN(tile, addr)",),
         "PTO-AS": ("tassign %tile, @tile(0x1000)",),

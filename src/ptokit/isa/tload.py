@@ -248,8 +248,8 @@ TLOAD = Instruction(
         }
         for family in NPU
     },
-    documents=("TL",),
-    form=Form(
+    pages=Pages(documents=("TL",)),
+    text=OpText(
         clauses=("pad_mode", "pad_value", "left_padding_num", "init_out_buffer", "right_padding_num", "init_condition")
     ),
     spellings={

@@ -148,7 +148,9 @@ TMOV = Instruction(
     rules=RULES,
     lower=lower,
     route=lambda call: f"tmov.{call.src.loc.text}.{call.dst.loc.text}",
-    in_place=Table(dict.fromkeys(EVERYWHERE, lambda call: is_tile(call.src, VEC) and is_tile(call.dst, VEC))),
+    destination=Destination(
+        in_place=Table(dict.fromkeys(EVERYWHERE, lambda call: is_tile(call.src, VEC) and is_tile(call.dst, VEC)))
+    ),
     kernels={
         family: {
             f"tmov.{a.text}.{b.text}": RouteKernel(
@@ -176,8 +178,8 @@ TMOV = Instruction(
             ),
         ),
     ),
-    documents=("TV",),
-    form=Form(typed_each=True, reordered=True, stored=("ins", "outs", "fp", "quant")),
+    pages=Pages(documents=("TV",)),
+    text=OpText(typed_each=True, reordered=True, stored=("ins", "outs", "fp", "quant")),
     spellings={
         "C++": ("TMOV(dst, src)",),
         "Level 1": (

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from ptokit.isa.tsort32 import PAIR, SORT_TYPES
 from ptokit.isa.vocabulary import *
@@ -85,7 +84,7 @@ TMRGSORT = build(
     ),
     lower_blocks,
     cost={"V": INDEXED},
-    form=Form(inside=("exhausted",), reordered=True),
+    op_text=OpText(inside=("exhausted",), reordered=True),
 )  # fmt: skip
 
 # --- Tiles ---------------------------------------------------------------------------------------------------
@@ -101,36 +100,33 @@ def lists(count: int) -> Instruction:
     name = f"tmrgsort{count}"
 
     arguments = f"dst, executed, tmp, {', '.join(sources)}"
-    return replace(
-        build(
-            OpRow(name, f"Merge {count} sorted lists.",
-                "dst = the pairs of all lists, the larger value first, of equal ones the earlier one; as many as fit",
-                cpp=Cpp(call=f"TMRGSORT({arguments})", objects=(("MrgSortExecutedNumList", "executed"),),
-                        template=lambda c: (*((f"decltype({{{each}}})", None) for each in ("dst", "tmp", *sources)),
-                                            (str(int(c.end is MergeEnd.Exhausted)), None)))),
-            (DST, *(Param(each, "read", f"{PAIRS}, sorted in descending order") for each in sources)),
-            (
-                *vec_tiles("CP-MRG-01", ("dst", *sources), plains=("dst", *sources)),
-                *one_row(("dst", *sources)),
-                *whole_pairs(("dst", *sources)),
-                sized("CP-MRG-01", "dst", "of at most the valid columns of all lists",
-                      lambda c: c.dst.valid_cols <= sum(c.values[each].valid_cols for each in sources),
-                      found=valid_of("dst"), fix="shrink dst's valid region: there are no more pairs"),
-                *pair_types(sources),
-            ),
-            apply("merge", *sources, end="end"),
-            modifiers=(END,),
-            cost={"V": INDEXED},
-            cpp=f"TMRGSORT<..., exhausted>({arguments})",
-            text=Text((*sources, "tmp"), "tmrgsort"),
-            workspace=Workspace(  # lists are merged into it, and copied from there (a5/TMrgSort.hpp:121, 125)
-                count, lambda c: row_of(c.dst.dtype, sum(c.values[each].cols for each in sources)),
-                used=BOTH_USE_WORKSPACE,
-            ),
-            form=TMRGSORT.form,
+    return build(
+        OpRow(name, f"Merge {count} sorted lists.",
+            "dst = the pairs of all lists, the larger value first, of equal ones the earlier one; as many as fit",
+            cpp=Cpp(call=f"TMRGSORT({arguments})", objects=(("MrgSortExecutedNumList", "executed"),),
+                    template=lambda c: (*((f"decltype({{{each}}})", None) for each in ("dst", "tmp", *sources)),
+                                        (str(int(c.end is MergeEnd.Exhausted)), None)))),
+        (DST, *(Param(each, "read", f"{PAIRS}, sorted in descending order") for each in sources)),
+        (
+            *vec_tiles("CP-MRG-01", ("dst", *sources), plains=("dst", *sources)),
+            *one_row(("dst", *sources)),
+            *whole_pairs(("dst", *sources)),
+            sized("CP-MRG-01", "dst", "of at most the valid columns of all lists",
+                  lambda c: c.dst.valid_cols <= sum(c.values[each].valid_cols for each in sources),
+                  found=valid_of("dst"), fix="shrink dst's valid region: there are no more pairs"),
+            *pair_types(sources),
         ),
-        variant_of="tmrgsort",
-        staged=True,
+        apply("merge", *sources, end="end"),
+        modifiers=(END,),
+        cost={"V": INDEXED},
+        cpp=f"TMRGSORT<..., exhausted>({arguments})",
+        text=Text((*sources, "tmp"), variant_of="tmrgsort"),
+        workspace=Workspace(  # lists are merged into it, and copied from there (a5/TMrgSort.hpp:121, 125)
+            count, lambda c: row_of(c.dst.dtype, sum(c.values[each].cols for each in sources)),
+            used=BOTH_USE_WORKSPACE,
+        ),
+        op_text=TMRGSORT.text,
+        destination=Destination(is_staged=True),
     )  # fmt: skip
 
 

@@ -54,7 +54,7 @@ def quantisation(row: OpRow, kind: PtoEnum, table: Table[Types], *factors: str) 
         modifiers=(Modifier("quant", type(kind), always(kind), "the kind of quantisation", text=spelt),),
         cost={"V": SLOW},
         cpp=f"TQUANT<QuantType::{kind.name}>({given})",
-        text=Text(("src", *factors), "tquant"),
+        text=Text(("src", *factors), variant_of="" if row.name == "tquant" else "tquant"),
         workspace=Workspace(1 + len(factors), rounded),
         special=(on_a2a3(RouteKernel((*pipes(params, "V"), *lost), cost={"V": SLOW})),),
     )  # fmt: skip
@@ -65,12 +65,9 @@ TQUANT = quantisation(
         "dst[i, j] = src[i, j] * scale[i]    rounded in float32, then to the nearest integer, ties to even; clamped"),
     Symmetric.INT8_SYM, SIGNED, "scale",
 )  # fmt: skip
-TQUANT_ASYM = replace(
-    quantisation(
-        OpRow("tquant_asym", "Convert floats to uint8 by a factor and an offset for each row.",
-            "dst[i, j] = src[i, j] * scale[i] + offset[i]    product and sum rounded in float32, then as tquant"),
-        Asymmetric.INT8_ASYM, UNSIGNED, "scale", "offset",
-    ),
-    variant_of="tquant",
+TQUANT_ASYM = quantisation(
+    OpRow("tquant_asym", "Convert floats to uint8 by a factor and an offset for each row.",
+        "dst[i, j] = src[i, j] * scale[i] + offset[i]    product and sum rounded in float32, then as tquant"),
+    Asymmetric.INT8_ASYM, UNSIGNED, "scale", "offset",
 )  # fmt: skip
 QUANTISATIONS = (TQUANT, TQUANT_ASYM)

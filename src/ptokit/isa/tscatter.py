@@ -211,8 +211,13 @@ TSCATTER = Instruction(
         Param("idx", "read", "Vec tile of the source's valid shape; 4-byte for 4-byte data, else 2-byte", role="index"),
     ),
     modifiers=(INDEX,),
-    documents=("CO", "TS"),
-    form=Form(inside=("maskPattern",), listed=True, one_type=True, reordered=True, newer_inside=True),
+    pages=Pages(documents=("CO", "TS")),
+    text=OpText(inside=("maskPattern",), listed=True, one_type=True, reordered=True, newer_inside=True),
+    spellings={
+        "C++": ("TSCATTER(dst, src, idx)", "TSCATTER(dst, src, idx, events...)"),
+        "PTO-AS": ("%dst = tscatter %src, %idx : !pto.tile<...>, !pto.tile<...> -> !pto.tile<...>",),
+        **Text(("src", "idx")).spellings("tscatter", (INDEX,)),
+    },
     rules=RULES,
     lower=lower,
     route=lambda call: f"tscatter.{call.index.text}",
@@ -221,22 +226,19 @@ TSCATTER = Instruction(
         "a5": dict.fromkeys(("tscatter.row", "tscatter.flat"), kernel("V", INDEXED, Handshake())),
     },
     cpp=CPP,
-    repeats=Repeats(
-        levels=hazard(*EVERYWHERE),
-        same="H-17",
-        folded="H-17",
-        targets="cpu, a2a3 and a5 keep the last writer today, but the result is implementation-defined",
+    reports=Reports(
+        repeats=Repeats(
+            levels=hazard(*EVERYWHERE),
+            same="H-17",
+            folded="H-17",
+            targets="cpu, a2a3 and a5 keep the last writer today, but the result is implementation-defined",
+        ),
+        faults={
+            "outside": Fault("TS-HAZ-01", "H-12", "keep indices inside the destination tile"),
+            "below": Fault("TS-HAZ-03", "H-12", "keep indices inside the destination tile"),
+            "shared": Fault("A-52", None, "scatter into another tile: hardware does not promise this order"),
+            "padding": Fault("TS-HAZ-01", "H-12", "keep indices below the valid rows: beyond them lies padding"),
+        },
     ),
-    writes_padding=True,
-    faults={
-        "outside": Fault("TS-HAZ-01", "H-12", "keep indices inside the destination tile"),
-        "below": Fault("TS-HAZ-03", "H-12", "keep indices inside the destination tile"),
-        "shared": Fault("A-52", None, "scatter into another tile: hardware does not promise this order"),
-        "padding": Fault("TS-HAZ-01", "H-12", "keep indices below the valid rows: beyond them lies padding"),
-    },
-    spellings={
-        "C++": ("TSCATTER(dst, src, idx)", "TSCATTER(dst, src, idx, events...)"),
-        "PTO-AS": ("%dst = tscatter %src, %idx : !pto.tile<...>, !pto.tile<...> -> !pto.tile<...>",),
-        **Text(("src", "idx")).spellings("tscatter", (INDEX,)),
-    },
+    destination=Destination(writes_padding=True),
 )

@@ -80,5 +80,5 @@ TSORT32 = build(
         SpecialRoute("whole", Table(dict.fromkeys(NPU, has_whole_blocks)), ALONE),
         SpecialRoute("", Table(dict.fromkeys(NPU)), RouteKernel((*pipes(PARAMS, "V"), BLOCKS), cost={"V": INDEXED})),
     ),
-    form=Form(reordered=True),
+    op_text=OpText(reordered=True),
 )  # fmt: skip

@@ -159,8 +159,8 @@ TSTORE = Instruction(
         family: {"tstore.vec": kernel("MTE3", "UB to GM GB/s"), "tstore.acc": kernel("FIX", "L0C to GM GB/s")}
         for family in NPU
     },
-    documents=("TT",),
-    form=Form(typed_each=True, reordered=True),
+    pages=Pages(documents=("TT",)),
+    text=OpText(typed_each=True, reordered=True),
     spellings={
         "C++": ("TSTORE(tensor, tile)",),
         "Level 1": (

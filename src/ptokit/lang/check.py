@@ -189,7 +189,7 @@ def check(
     blocks, arguments = grid_of(grid), _arguments("pto.check", kernel, args, keywords)
     names = kernel.targets or families() if target == "all" else (target,)
     modes = [mode_of(name, header, strict, dyn_ub) for name in names]
-    found = [_report(kernel.for_grid(blocks), arguments, mode, blocks, enough) for mode in modes]
+    found = [_report(kernel, arguments, mode, blocks, enough) for mode in modes]
     return Report(kernel.name, found[0][1] or blocks, {report.target: report for report, _ in found})
 
 
@@ -290,7 +290,7 @@ def show(
 ) -> None:
     """Print the program of a kernel as a target runs it: with the addresses and flags that auto mode adds."""
     arguments, mode = _arguments("pto.show", kernel, args, keywords), mode_of(target, dyn_ub=dyn_ub)
-    for launched, _ in kernel.for_grid(grid_of(grid)).launches(arguments, mode, 1).made:
+    for launched, _ in kernel.launches(arguments, mode, grid_of(grid)).made:
         program = place(launched.trace(arguments, mode).program, mode.profile, mode.options.dyn_ub).program
         print(show_program(order(program, mode.profile), mode.profile.name))
     if not mode.profile.pipes:
@@ -424,7 +424,7 @@ class WatchedLaunch:
     def frozen(self) -> WatchedLaunch:
         """The same launch with copies of its arrays, and with a kernel that later changes of globals do not concern."""
         copies, named = with_copies(self.args, self.keywords)
-        return replace(self, kernel=self.kernel.snapshot(), args=copies, keywords=named)
+        return replace(self, kernel=self.kernel.definition.snapshot(), args=copies, keywords=named)
 
     def checked(self) -> TargetReport:
         """The report of a check, which runs nothing."""

@@ -18,7 +18,7 @@ from ptokit.lang.context import Mode, target
 from ptokit.lang.expr import TracedInteger
 from ptokit.lang.faults import public, suggested
 from ptokit.lang.launch import LAUNCH_OPTIONS, FindingCollector, Traced, TracedFamily, TracedMember
-from ptokit.lang.launcher import Launchable
+from ptokit.lang.launcher import Definition, Launchable
 from ptokit.lang.patch import frozen, rewritten, with_text
 from ptokit.lang.reading import check_source, refuse_at, untraced
 from ptokit.lang.reads import Reads
@@ -60,8 +60,50 @@ class Family:
         return next(filter(None, (each.at(lengths) for each in self.found)), None)
 
 
+class FunctionDefinition(Definition):
+    """The function of a kernel."""
+
+    kernel: Kernel
+
+    def rewritten(self, program: Program, edits: Sequence[Edit]) -> Patch:
+        source, text, function = rewritten(self.kernel.function, program, edits)
+        return Patch({source.file: source.text}, {source.file: text}, self._as(function))
+
+    def with_texts(self, texts: Mapping[str, str], *, written: bool = False) -> Kernel:
+        return self._as(with_text(self.kernel.function, texts, written=written))
+
+    def snapshot(self) -> Kernel:
+        """The kernel with the globals of now; itself if its source is not known."""
+        with suppress(Unpatchable):
+            return self._as(frozen(self.kernel.function))
+        return self.kernel
+
+    def _as(self, function: FunctionType) -> Kernel:
+        return self.kernel if function is self.kernel.function else Kernel(function, self.kernel.mode)
+
+    def variants(self, patch: Patch) -> Iterator[tuple[str, Launchable, Launchable]]:
+        """Kernels of its module that the same function made with other values."""
+        function = self.kernel.function
+        for name, value in function.__globals__.items():
+            is_other = isinstance(value, Kernel) and value is not self.kernel
+            if is_other and value.function.__code__ is function.__code__:
+                yield name, value, value.definition.with_texts(patch.after)
+
+    def run(self, arguments: Arguments, mode: Mode, grid: int, collector: FindingCollector) -> None:
+        options, function = mode.options, untraced(self.kernel.function)
+        values = {**arguments.tensors, **arguments.integers, **arguments.constants}
+        for block in range(grid):
+            with target(mode.profile.name, header=options.header, strict=options.strict, dyn_ub=options.dyn_ub) as here:
+                here.block = (block, grid)
+                function(**{name: values[name] for name in self.kernel.parameters})
+            for finding in here.findings:  # already reported
+                collector.add(finding)
+
+
 class Kernel(Launchable, Displayed):
     """A function of tiles, run by every block of a grid: `kernel[grid](arrays..., constant=..., target="a5")`."""
+
+    defined_by = FunctionDefinition
 
     @public
     def __init__(self, function: FunctionType, mode: str) -> None:
@@ -231,41 +273,6 @@ class Kernel(Launchable, Displayed):
             self._reads = None  # it refers to what was refused
             raise
         return without_defaults(program, lengths.resolve)
-
-    def rewritten(self, program: Program, edits: Sequence[Edit]) -> Patch:
-        """The kernel with edits of its program made in its file."""
-        source, text, function = rewritten(self.function, program, edits)
-        return Patch({source.file: source.text}, {source.file: text}, Kernel(function, self.mode))
-
-    def with_texts(self, texts: Mapping[str, str], *, written: bool = False) -> Kernel:
-        """The kernel as the text of its file among these defines it."""
-        return self._as(with_text(self.function, texts, written=written))
-
-    def snapshot(self) -> Kernel:
-        """The kernel with the globals of now; itself if its source is not known."""
-        with suppress(Unpatchable):
-            return self._as(frozen(self.function))
-        return self
-
-    def _as(self, function: FunctionType) -> Kernel:
-        return self if function is self.function else Kernel(function, self.mode)
-
-    def variants(self, patch: Patch, /) -> Iterator[tuple[str, Launchable, Launchable]]:
-        """Kernels of its module that the same function made with other values."""
-        code = self.function.__code__
-        for other, value in self.function.__globals__.items():
-            if isinstance(value, Kernel) and value is not self and value.function.__code__ is code:
-                yield other, value, value.with_texts(patch.after)
-
-    def run_untraced(self, arguments: Arguments, mode: Mode, grid: int, collector: FindingCollector, /) -> None:
-        options, function = mode.options, untraced(self.function)
-        values = {**arguments.tensors, **arguments.integers, **arguments.constants}
-        for block in range(grid):
-            with target(mode.profile.name, header=options.header, strict=options.strict, dyn_ub=options.dyn_ub) as here:
-                here.block = (block, grid)
-                function(**{name: values[name] for name in self.parameters})
-            for finding in here.findings:  # already reported
-                collector.add(finding)
 
     def _declare(self, arguments: Arguments, lengths: Lengths) -> dict[str, Argument]:
         shared = arguments.shared()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from math import prod
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from ptokit.engine.kept import remember
 from ptokit.engine.runnable import Run, Runnable, Small
 from ptokit.engine.storage import address_of
 from ptokit.engines import AUTO, ENGINES, executable, in_order, is_captured, names
-from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError, suggestion
+from ptokit.finding import OPAQUE, WARNINGS, Finding, OutOfBoundsError, VerifyError, suggestion
 from ptokit.lang import gpu
 from ptokit.lang.arrays import as_array, notify, within, writing
 from ptokit.lang.context import CURRENT, Mode, check_dyn_ub, current, target
@@ -56,6 +56,8 @@ class Traced:
     """Values of the extents that the program has as variables."""
     family: TracedFamily | None = None
     """The program for more lengths that this one is of, if any."""
+    checked_part: PartOfLaunch | None = None
+    """What a check runs of a large launch; None for all of it."""
 
     def __init__(self, program: Program, reads: Reads | None = None) -> None:
         """`reads` are the Python values that the program depends on."""
@@ -82,6 +84,24 @@ class Traced:
 
     def _prepare(self, mode: Mode, engine: str, firm: bool) -> Runnable:
         return executable(engine, self.program, mode.profile, mode.options, firm=firm)
+
+
+class PartOfLaunch(NamedTuple):
+    """What a check runs of a large launch."""
+
+    traced: Traced
+    """The program, maybe with fewer rounds of its loops."""
+    blocks: tuple[int, ...]
+    calls: int
+    """Of the whole launch."""
+    is_short: bool
+    """Whether rounds are left out."""
+
+    def finding(self, grid: int) -> Finding:
+        """The finding on what is left out."""
+        rounds = ", without most rounds of their loops" if self.is_short else ""
+        message = f"judged {len(self.blocks):,} of {grid:,} blocks{rounds}: the launch makes {self.calls:,} calls"
+        return Finding("unmodelled", OPAQUE, message, fix="to judge everything: --blocks all")
 
 
 class TracedFamily(Traced):

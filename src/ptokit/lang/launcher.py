@@ -8,9 +8,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 from ptokit.brief import brief
 from ptokit.engine.gpu import on_gpu
@@ -18,7 +18,7 @@ from ptokit.engine.kept import recall, remember
 from ptokit.engine.runnable import Run, Runnable
 from ptokit.engine.storage import Storage
 from ptokit.engines import AUTO, ENGINES, REFERENCE, chosen, in_order, ordering
-from ptokit.finding import OPAQUE, Finding, OutOfBoundsError, VerifyError
+from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.lang.arrays import within, writing
 from ptokit.lang.context import Mode
 from ptokit.lang.faults import public, refuse, trim
@@ -60,24 +60,6 @@ LaunchGiven = tuple[Key | None, list[object], list[int]]
 """The key of a launch, its arrays, and their addresses."""
 
 
-class PartOfLaunch(NamedTuple):
-    """What a check runs of a large launch."""
-
-    traced: Traced
-    """The program, maybe with fewer rounds of its loops."""
-    blocks: tuple[int, ...]
-    calls: int
-    """Of the whole launch."""
-    is_short: bool
-    """Whether rounds are left out."""
-
-    def finding(self, grid: int) -> Finding:
-        """What is said of it."""
-        rounds = ", without most rounds of their loops" if self.is_short else ""
-        message = f"judged {len(self.blocks):,} of {grid:,} blocks{rounds}: the launch makes {self.calls:,} calls"
-        return Finding("unmodelled", OPAQUE, message, fix="to judge everything: --blocks all")
-
-
 class Launches(NamedTuple):
     """The launches that a kernel stands for."""
 
@@ -87,6 +69,37 @@ class Launches(NamedTuple):
     """On how the program was made."""
     grid: int | None = None
     """The number of blocks, if the kernel states it itself: the largest."""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """Where a kernel is defined, and the kernels that other texts define there."""
+
+    kernel: Any
+    origin: ClassVar[str]
+    """What the kernel is, if it has no Python function."""
+
+    def rewritten(self, program: Program, edits: Sequence[Edit]) -> Patch:
+        """The kernel with edits of its program made in its source. Raises Unpatchable if they cannot be."""
+        raise Unpatchable("the kernel has no source")
+
+    def with_texts(self, texts: Mapping[str, str], *, written: bool = False) -> Launchable:
+        """The kernel as changed texts define it. One of them may be that of its file; `written` if they are in files.
+        Raises Unpatchable."""
+        return self.kernel
+
+    def snapshot(self) -> Launchable:
+        """The kernel, independent of later changes of the names that it uses."""
+        return self.kernel
+
+    def variants(self, patch: Patch) -> Iterator[tuple[str, Launchable, Launchable]]:
+        """Other kernels of the same source: their names, as they are, and as a patch makes them."""
+        return iter(())
+
+    def run(self, arguments: Arguments, mode: Mode, grid: int, collector: FindingCollector) -> None:
+        """Run the kernel's function itself for every block, with real values."""
+        name = self.kernel.name
+        raise ValueError(f"{name}: debug=True runs a kernel's Python function; this one {self.origin}")
 
 
 class Launchable(ABC):
@@ -128,22 +141,21 @@ class Launchable(ABC):
 
     targets: tuple[str, ...] = ()
     """The only targets that it is for; empty for any."""
+    defined_by: type[Definition] = Definition
 
-    def for_grid(self, _grid: int, /) -> Launchable:
-        """The kernel for a grid; most have the same program for every grid."""
-        return self
+    @property
+    def definition(self) -> Definition:
+        """Its source."""
+        return self.defined_by(self)
 
     def launches(self, _arguments: Arguments, _mode: Mode, grid: int, *, enough: bool = False) -> Launches:
-        """The launches that it stands for; most are one. `enough`: for a check, which may leave out blocks."""
+        """The launches over a grid that it stands for, one for most kernels. `enough`: for a check, which may leave
+        out blocks."""
         return Launches([(self, grid)])
 
     def bind_for_check(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
         """Sort the arguments of a check, which runs nothing."""
         return self.bind(args, keywords)
-
-    def checked_part(self, _traced: Traced, /) -> PartOfLaunch | None:
-        """What a check runs of a large launch; None for all of it."""
-        return None
 
     @abstractmethod
     def trace(self, arguments: Arguments, mode: Mode) -> Traced:
@@ -160,27 +172,6 @@ class Launchable(ABC):
     def storages(self, arguments: Arguments) -> dict[str, Storage]:
         """The memory of each array argument of the program."""
         return {name: tensor.storage for name, tensor in arguments.tensors.items()}
-
-    @abstractmethod
-    def rewritten(self, program: Program, edits: Sequence[Edit]) -> Patch:
-        """The kernel with edits of its program made in its source. Raises Unpatchable if they cannot be."""
-
-    def with_texts(self, _texts: Mapping[str, str], *, written: bool = False) -> Launchable:
-        """The kernel as changed texts define it, of which one may be that of its file; `written` if they are in files.
-        Raises Unpatchable."""
-        return self
-
-    def snapshot(self) -> Launchable:
-        """The kernel, independent of what its surroundings become later."""
-        return self
-
-    def variants(self, _patch: Patch, /) -> Iterator[tuple[str, Launchable, Launchable]]:
-        """Other kernels of the same source: their names, as they are, and as a patch makes them."""
-        return iter(())
-
-    @abstractmethod
-    def run_untraced(self, arguments: Arguments, mode: Mode, grid: int, collector: FindingCollector, /) -> None:
-        """Run the kernel's function itself for every block, with real values."""
 
 
 class Launcher:
@@ -325,7 +316,7 @@ class Launcher:
             raise VerifyError(verdict.errors)
         storages, certain = self._storages(arguments, traced), (*verdict.errors, *verdict.remarks)
         bounded: tuple[Finding, ...] = ()
-        if is_enough(options.blocks) and (part := self.kernel.checked_part(traced)):
+        if is_enough(options.blocks) and (part := traced.checked_part):
             traced, options = part.traced, replace(options, blocks=part.blocks)
             bounded = (part.finding(self.grid),)
         machine = traced.machine(mode)
@@ -344,8 +335,8 @@ class Launcher:
     ) -> Patch:
         """Edits in the kernel's source, if its program is then right."""
         try:
-            patch = self.kernel.rewritten(program, edits)
-            for name, before, after in self.kernel.variants(patch):
+            patch = self.kernel.definition.rewritten(program, edits)
+            for name, before, after in self.kernel.definition.variants(patch):
                 if not _agrees(before, after, arguments, mode):
                     raise Unpatchable(f"{name} is made of the same lines, and has other needs")
             if is_right(patch.kernel.trace(arguments, mode).machine(mode).program):
@@ -412,7 +403,7 @@ class Launcher:
 
     def _run_untraced(self, arguments: Arguments, mode: Mode, collector: FindingCollector) -> float:
         began = time.perf_counter()
-        self.kernel.run_untraced(arguments, mode, self.grid, collector)
+        self.kernel.definition.run(arguments, mode, self.grid, collector)
         return time.perf_counter() - began
 
 
@@ -456,8 +447,6 @@ class ForeignKernel(Launchable):
 
     parameters: dict[str, str]
     """The parameters in order, and their kinds: `array`, `integer` or `float`."""
-    origin = ""
-    """What it is instead."""
 
     def given(self, args: Sequence[object], keywords: Mapping[str, object]) -> dict[str, object]:
         """The arguments of a call by name."""
@@ -476,10 +465,6 @@ class ForeignKernel(Launchable):
 
     def _listed(self) -> str:
         return ", ".join(f"{name} ({kind})" for name, kind in self.parameters.items()) or "no arguments"
-
-    def run_untraced(self, *_: object) -> None:
-        """There is no function to run."""
-        raise ValueError(f"{self.name}: debug=True runs a kernel's Python function; this one {self.origin}")
 
 
 def integer_argument(name: str, value: object) -> int:

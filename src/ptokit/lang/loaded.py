@@ -19,7 +19,7 @@ from ptokit.isa.policy import TileType
 from ptokit.lang.context import Mode
 from ptokit.lang.faults import public, refuse
 from ptokit.lang.launch import Traced
-from ptokit.lang.launcher import ForeignKernel, Launchable, integer_argument, sharing
+from ptokit.lang.launcher import Definition, ForeignKernel, Launchable, integer_argument, sharing
 from ptokit.lang.sources import is_cpp
 from ptokit.lang.tensor import Arguments, GlobalTensor, array_argument, is_integer
 from ptokit.machine.report import Patch
@@ -59,10 +59,28 @@ def from_text(text: str | bytes, file: str = "<text>", function: str | None = No
     return TextKernel(program, lambda arch: read_program(text, file, function, arch), (source, file, function))
 
 
+class TextDefinition(Definition):
+    """The text of a kernel."""
+
+    kernel: TextKernel
+    origin = "was read from text"
+
+    def rewritten(self, program: Program, edits: Sequence[Edit]) -> Patch:
+        if self.kernel.source is None:
+            raise Unpatchable("the program was not read from a text")
+        text, file, function = self.kernel.source
+        new = edited_text(text, file, program, edits)
+        return Patch({file: text}, {file: new}, from_text(new, file, function))
+
+    def with_texts(self, texts: Mapping[str, str], *, written: bool = False) -> TextKernel:
+        _, file, function = self.kernel.source or ("", "", None)
+        return from_text(texts[file], file, function) if file in texts else self.kernel
+
+
 class TextKernel(ForeignKernel):
     """A kernel that was read from text: `kernel[grid](table=..., n=..., target="a5")`."""
 
-    origin = "was read from text"
+    defined_by = TextDefinition
 
     def __init__(
         self,
@@ -73,7 +91,7 @@ class TextKernel(ForeignKernel):
         """`reread` returns the program for an architecture, if the text names none. `source` is the text, its file, and
         the function that was asked for."""
         super().__init__(program.name, None)
-        self._source = source
+        self.source = source
         self.program = program
         self._reread = None if program.arch else reread
         given = (a for a in program.arguments if not (isinstance(a, Argument) and a.view_of))
@@ -173,19 +191,6 @@ class TextKernel(ForeignKernel):
         tensors = self.program.tensors
         found = {name: arguments.tensors[argument.array].storage for name, argument in tensors.items()}
         return {**found, **arguments.floats}
-
-    def rewritten(self, program: Program, edits: Sequence[Edit]) -> Patch:
-        """The kernel with edits of its program made in its text."""
-        if self._source is None:
-            raise Unpatchable("the program was not read from a text")
-        text, file, function = self._source
-        new = edited_text(text, file, program, edits)
-        return Patch({file: text}, {file: new}, from_text(new, file, function))
-
-    def with_texts(self, texts: Mapping[str, str], *, written: bool = False) -> TextKernel:
-        """The kernel of its text among these."""
-        _, file, function = self._source or ("", "", None)
-        return from_text(texts[file], file, function) if file in texts else self
 
 
 def _kind(argument: Argument | Integer | Float) -> str:

@@ -40,13 +40,13 @@ from ptokit.lang.cpp_entries import (
     source_of,
 )
 from ptokit.lang.faults import public, refuse
-from ptokit.lang.launch import Traced, grid_of, machine_options, mode_of
+from ptokit.lang.launch import PartOfLaunch, Traced, grid_of, machine_options, mode_of
 from ptokit.lang.launcher import (
+    Definition,
     ForeignKernel,
     Launchable,
     Launcher,
     Launches,
-    PartOfLaunch,
     integer_argument,
     quiet_report,
     sharing,
@@ -110,10 +110,44 @@ class RecordedLaunches:
         return all(isinstance(stmt, TileDecl) for traced in self.traced for stmt in walk(traced.program.body))
 
 
+class RecordedProgram(Traced):
+    """The program of a launch that was recorded."""
+
+    def __init__(self, program: Program, launch: RecordedLaunch) -> None:
+        super().__init__(program)
+        self.launch = launch
+
+    @property
+    def checked_part(self) -> PartOfLaunch | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What a check runs of a large launch; None for all of it."""
+        return part_of(self.launch, self)
+
+
+class CppDefinition(Definition):
+    """The source of an entry."""
+
+    kernel: CppKernel
+    origin = "is C++"
+
+    def rewritten(self, program: Program, edits: Sequence[Edit]) -> Patch:
+        source = self.kernel.source
+        before = {file: source.texts.text(file) for file in _files(program)}
+        if missing := [file for file, text in before.items() if not text]:
+            raise Unpatchable(f"{missing[0]} cannot be read")
+        after = edited_texts(before, program, edits)
+        if other := [file for file in after if not source.may_change(file)]:
+            raise Unpatchable(f"{other[0]} is no file of the repository that the source includes, or is behind a link")
+        return Patch({file: before[file] for file in after}, after, self.with_texts(after))
+
+    def with_texts(self, texts: Mapping[str, str], *, written: bool = False) -> CppKernel:
+        kernel = self.kernel
+        return CppKernel(kernel.source.changed(texts), kernel.entry, kernel.target, kernel.grid) if texts else kernel
+
+
 class CppKernel(ForeignKernel):
     """An entry of a C++ source: `kernel[grid](x, y, target="a5")`. The grid of a launch function is its own."""
 
-    origin = "is C++"
+    defined_by = CppDefinition
 
     @property
     def targets(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -243,10 +277,10 @@ class CppKernel(ForeignKernel):
             pairs = zip(recording.launches, kept, strict=True)
             left_out = [_left_out(whole, part).on(target) for whole, part in pairs if whole is not part]
             recording = replace(recording, launches=tuple(kept))
-        programs = [program_of(recording, launch, self.source.texts) for launch in recording.launches]
+        programs = [(program_of(recording, launch, self.source.texts), launch) for launch in recording.launches]
         return RecordedLaunches(
             recording,
-            tuple(Traced(sharing(program, arguments.shared())) for program in programs),
+            tuple(RecordedProgram(sharing(program, arguments.shared()), launch) for program, launch in programs),
             tuple(launch.grid for launch in recording.launches),
             _allocated(recording, arguments),
             (*found, *left_out),
@@ -268,7 +302,7 @@ class CppKernel(ForeignKernel):
 
     def launches(self, arguments: Arguments, mode: Mode, grid: int, *, enough: bool = False) -> Launches:
         """The launches that the entry makes, and what the recording says besides."""
-        recorded = self.recorded(arguments, mode, enough=enough)
+        recorded = self.for_grid(grid).recorded(arguments, mode, enough=enough)
         made = [(CppLaunch(self, number, recorded), grid) for number, grid in enumerate(recorded.grids)]
         more = (_idle(self.name).on(mode.profile.name),) if enough and recorded.is_idle else ()
         own = max(recorded.grids) if self.entry.kind == "launch" else None
@@ -278,23 +312,25 @@ class CppKernel(ForeignKernel):
         """The program of the first launch."""
         return self.recorded(arguments, mode).traced[0]
 
-    def rewritten(self, program: Program, edits: Sequence[Edit]) -> Patch:
-        """The kernel with edits of its program made in its source."""
-        before = {file: self.source.texts.text(file) for file in _files(program)}
-        if missing := [file for file, text in before.items() if not text]:
-            raise Unpatchable(f"{missing[0]} cannot be read")
-        after = edited_texts(before, program, edits)
-        if other := [file for file in after if not self.source.may_change(file)]:
-            raise Unpatchable(f"{other[0]} is no file of the repository that the source includes, or is behind a link")
-        return Patch({file: before[file] for file in after}, after, self.with_texts(after))
 
-    def with_texts(self, texts: Mapping[str, str], *, written: bool = False) -> CppKernel:
-        """The kernel of the source with these texts."""
-        return CppKernel(self.source.changed(texts), self.entry, self.target, self.grid) if texts else self
+class CppLaunchDefinition(Definition):
+    """The source of the entry that makes a launch."""
+
+    kernel: CppLaunch
+    origin = CppDefinition.origin
+
+    def rewritten(self, program: Program, edits: Sequence[Edit]) -> Patch:
+        patch = self.kernel.owner.definition.rewritten(program, edits)
+        return replace(patch, kernel=self.kernel.of(patch.kernel))
+
+    def with_texts(self, texts: Mapping[str, str], *, written: bool = False) -> CppLaunch:
+        return self.kernel.of(cast("CppKernel", self.kernel.owner.definition.with_texts(texts)))
 
 
 class CppLaunch(Launchable):
     """One launch that an entry makes."""
+
+    defined_by = CppLaunchDefinition
 
     def __init__(
         self, owner: CppKernel, number: int, recorded: RecordedLaunches | None = None, *, enough: bool = False
@@ -326,11 +362,6 @@ class CppLaunch(Launchable):
             raise Unpatchable("the changed source makes fewer launches")
         return self._last.traced[self.number]
 
-    def checked_part(self, traced: Traced) -> PartOfLaunch | None:
-        """What a check runs of a large launch; None for all of it."""
-        assert self._last is not None
-        return part_of(self._last.recording.launches[self.number], traced)
-
     def storages(self, arguments: Arguments) -> dict[str, Storage]:
         """The memory of each argument of the program: views of one array share it."""
         assert self._last is not None
@@ -341,18 +372,9 @@ class CppLaunch(Launchable):
             found[name] = _storage(cast("Any", array), argument.dtype)
         return found
 
-    def rewritten(self, program: Program, edits: Sequence[Edit]) -> Patch:
-        """The launch with edits of its program made in the source."""
-        patch = self.owner.rewritten(program, edits)
-        return replace(patch, kernel=CppLaunch(patch.kernel, self.number, enough=self._enough))
-
-    def with_texts(self, texts: Mapping[str, str], *, written: bool = False) -> CppLaunch:
-        """The launch of the source with these texts."""
-        return CppLaunch(self.owner.with_texts(texts), self.number, enough=self._enough)
-
-    def run_untraced(self, *_: object) -> None:
-        """C++ has no Python function to run."""
-        self.owner.run_untraced()
+    def of(self, owner: CppKernel) -> CppLaunch:
+        """The same launch of another source."""
+        return CppLaunch(owner, self.number, enough=self._enough)
 
 
 class CppLauncher(Launcher):

@@ -214,7 +214,7 @@ LATER = "read it in a later kernel"
 def _conflicts(access: ConflictAccess) -> tuple[OrderHazard, ...]:
     """The hazards of an instruction if nothing orders its accesses."""
     known = INSTRUCTIONS.get(access.instruction)
-    return known.conflicts if known else ()
+    return known.reports.conflicts if known else ()
 
 
 def _role(access: ConflictAccess) -> str:

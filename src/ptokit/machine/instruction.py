@@ -231,7 +231,7 @@ class CheckedExecution:
     def write(self, plan: Plan, storages: Sequence[Storage], lanes: list[Lanes | None]) -> str:
         """Execute, and check what is read and written. A bad index was already reported and is skipped."""
         session, here = self.session, self.here
-        needed = session.options.lanes or here.call.instruction.repeats is not None
+        needed = session.options.lanes or here.call.instruction.reports.repeats is not None
         indices = [_indices(step, storages) if needed else None for step in plan.steps]
         touched = here.touches(plan, lanes)
         in_global = self._global_accesses(storages, touched)

@@ -147,7 +147,7 @@ DENSE = 8
 def repeats(executed: Executed) -> Iterator[Finding]:
     """The first destinations that two lanes of a call write, with one index and with different ones, if the target does
     not define the result."""
-    ruling = executed.call.instruction.repeats
+    ruling = executed.call.instruction.reports.repeats
     level = _level(executed.call)
     if ruling is None or level is None:
         return
@@ -165,7 +165,7 @@ def is_ordered(call: Call) -> bool:
 
 def _level(call: Call) -> Level | None:
     """The level of a repeated destination; None if the target defines the result."""
-    ruling = call.instruction.repeats
+    ruling = call.instruction.reports.repeats
     return None if ruling is None or ruling.defined(call) else call.here(ruling.levels)
 
 
@@ -294,6 +294,6 @@ def _fix(call: Call, is_folded: bool) -> Fix:
     fixes: list[str] = ["give every lane a destination of its own"]
     if is_folded:
         fixes.append(SKIP_OUTSIDE)
-    if call.instruction.repeats is not None:
-        fixes += call.instruction.repeats.fixes(call)
+    if call.instruction.reports.repeats is not None:
+        fixes += call.instruction.reports.repeats.fixes(call)
     return any_of(fixes)

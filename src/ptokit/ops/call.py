@@ -117,7 +117,7 @@ class ArrayCall:
         warn(self._on_index("negative", "hazard", report, shape, problem), user_frame())
 
     def _on_index(self, kind: str, level: Level, report: IndexReport, shape: tuple[int, ...], problem: str) -> Finding:
-        fault = self.instruction.faults[kind]
+        fault = self.instruction.reports.faults[kind]
         at = ", ".join(str(int(k)) for k in np.unravel_index(report.lane[0], shape))
         more = f" (and {report.count - 1} more)" if report.count > 1 else ""
         heads = f"{self.name}: ", "indices"

@@ -334,7 +334,7 @@ class Program:
     @cached_property
     def is_modelled(self) -> bool:
         """Whether ptokit can execute every instruction."""
-        return not any(instr.form and instr.definition.form_key for instr in self.instructions)
+        return not any(instr.form and instr.definition.opaque_form for instr in self.instructions)
 
     @cached_property
     def tiles(self) -> dict[str, TileDecl]:

@@ -454,9 +454,10 @@ class OverlapAnalysis:
 
     def _at_once(self, instr: Instr, written: TileAccess, read: TileAccess) -> None:
         """An instruction may write what it reads only in place, through one buffer."""
-        if written.placed.tile is read.placed.tile or instr.definition.staged:  # verify_call checks uses of one tile
+        destination = instr.definition.destination
+        if written.placed.tile is read.placed.tile or destination.is_staged:  # verify_call checks uses of one tile
             return
-        in_place = instr.definition.in_place.get(self.target)
+        in_place = destination.in_place.get(self.target)
         if written.buffer is read.buffer:
             shared = written.bytes & read.bytes and not in_place
         else:
@@ -548,7 +549,7 @@ def _span(program: Program, use: TileUse, *, is_whole: bool = False) -> range:
 
 
 def _writes_all(program: Program, instr: Instr, use: TileUse) -> bool:
-    return instr.definition.writes_padding or program.tiles[use.tile].spec.pad is not Pad.Null
+    return instr.definition.destination.writes_padding or program.tiles[use.tile].spec.pad is not Pad.Null
 
 
 def _measures(program: Program) -> tuple[dict[str, set[int]], dict[str, int], dict[str, int]]:

@@ -97,7 +97,7 @@ def overlaps(call: Call, _profile: Profile, _options: Options) -> Iterable[Findi
         is_ignored = TMP in (name, other) and not call.uses_workspace
         is_written, first, second = bool({name, other} & targets), _range(tile), _range(against)
         may_be_one = (in_place and other != TMP) or not is_written
-        if call.instruction.staged and TMP not in (name, other):
+        if call.instruction.destination.is_staged and TMP not in (name, other):
             continue
         if (tile.loc, tile.space) != (against.loc, against.space) or (_buffer(tile) == _buffer(against) and may_be_one):
             continue
@@ -109,7 +109,7 @@ def overlaps(call: Call, _profile: Profile, _options: Options) -> Iterable[Findi
             expected, fix = f"apart from {other}", "move one of the tiles"
             finding = _finding(call, "A-38", "H-38", name, expected, found, fix)
             finding = replace(finding, tiles=frozenset((name, other)))
-            by_effects = bool(call.instruction.form_key) and tile.addr == against.addr  # it may work in place
+            by_effects = bool(call.instruction.opaque_form) and tile.addr == against.addr  # it may work in place
             is_note = is_ignored or by_effects or (not is_written and tile.dtype is against.dtype)
             message = f"{_subject(call)}: {name} is at {found}"
             yield replace(finding, level="note", message=message) if is_note else finding
@@ -126,7 +126,7 @@ def _repeated(call: Call) -> Iterable[Finding]:
 
     Moves that take effect lane by lane, in a known order, report that when they run (`shared`).
     """
-    is_allowed = call.is_in_place or "shared" in call.instruction.faults
+    is_allowed = call.is_in_place or "shared" in call.instruction.reports.faults
     given = {name: tile for name, tile in tiles(call).items() if name != TMP or call.uses_workspace}
     for name in (name for name in given if name in call.repeats and given[name].addr is None):
         if is_allowed and name != TMP:
@@ -319,7 +319,7 @@ def verify_call(
         if alone and not profile.cores:  # there is no C++ of one call, and `cpu` computes more than the simulator
             found = (finding for finding in found if finding.level == "note")
         findings += judged(found, replace(options, strict=options.strict or options.header))
-    if call.instruction.form_key:
+    if call.instruction.opaque_form:
         findings.append(unmodelled(call))
     for check in CHECKS if alone else [check for check in CHECKS if check.run is not budget]:
         level: Level = "hazard" if options.header and not check.blocks else "error"

@@ -212,7 +212,7 @@ def _rules(name: str) -> Iterator[PagePart]:
     lines = [_rule_line(name, instruction, rule) for instruction, rule in rules_named(name)]
     lines += [f"every instruction: {_demand(check)}" for check in CHECKS if name in check.names]
     for instruction in INSTRUCTIONS.values():
-        for case, fault in instruction.faults.items():
+        for case, fault in instruction.reports.faults.items():
             if name in (fault.rule, *fault.elsewhere, fault.kind):
                 lines.append(f"{instruction.name}, at the call: {FAULTS[case]}")
     if lines:
@@ -359,7 +359,7 @@ OTHER_TOPIC = "Rules and values"
 def clauses_of(instruction: Instruction, target: str) -> list[spec.Clause]:
     """Every clause that is about an instruction on a target: of its documents, and what its rules and faults name."""
     named = {name for rule in instruction.rules for name in (rule.id, *rule.elsewhere)}
-    named |= {name for fault in instruction.faults.values() for name in (fault.rule, *fault.elsewhere)}
+    named |= {name for fault in instruction.reports.faults.values() for name in (fault.rule, *fault.elsewhere)}
     groups = {name.rpartition("-")[0] for name in named if name.startswith("CP-")}
     targets = spec.FAMILIES if spec.family_of(target) in spec.OURS else (target,)
     return [
@@ -367,7 +367,7 @@ def clauses_of(instruction: Instruction, target: str) -> list[spec.Clause]:
         for clause in spec.clauses().values()
         if all(spec.is_one_of(name, clause.targets) for name in targets)
         and (
-            clause.id.partition("-")[0] in instruction.documents
+            clause.id.partition("-")[0] in instruction.pages.documents
             or clause.id in named
             or clause.id.rpartition("-")[0] in groups
         )
@@ -412,12 +412,12 @@ def _contract(instruction: Instruction, profile: Profile) -> Iterator[PagePart]:
         "what differs, source",
         ((row.text, row.source) for row in differences(instruction, profile)),
     )
-    yield from (Items((fact,)) for fact in lookup(instruction.facts, profile.name, ()))
+    yield from (Items((fact,)) for fact in lookup(instruction.pages.facts, profile.name, ()))
     for level, title in TITLES.items():
         rules = [rule for rule in instruction.rules if rule.level_on(profile.name) == level]
         yield from _section(title, RULE, (_rule_row(rule, profile) for rule in rules))
     yield from _section("Refused in every instruction, unless", "clause, what must hold, hazard", _common(profile))
-    faults = instruction.faults.items()
+    faults = instruction.reports.faults.items()
     at_run_time = ((f.clause(profile.name), case, f.kind or "", f.fix) for case, f in faults)
     yield from _section("Refused at run time", "clause, case, hazard, fix", at_run_time)
     for level, title in IN_CPP.items():
@@ -492,7 +492,7 @@ def _machine(instruction: Instruction, profile: Profile) -> Iterator[PagePart]:
     budget = profile.budget(dyn_ub=0)
     if budget:
         yield Heading(f"UB for tiles: {_kb(budget.limit)}; {_kb(budget.available)} without dyn_ub")
-    own = set(instruction.documents) - {COMMON}
+    own = set(instruction.pages.documents) - {COMMON}
     costs = [name for name in profile.statements if name.partition("-")[0] in own]
     yield from _section("Cost", "clause, statement", ((name, spec.clauses()[name].statement) for name in costs))
 
@@ -552,9 +552,9 @@ FACTS = {
     "event ids": lambda p: str(p.event_ids or "none"),
     "SIMT launch": _largest_launch,
     **{
-        f"{instruction.name} types": lambda p, types=instruction.types: _types(types, p)
+        f"{instruction.name} types": lambda p, types=instruction.pages.types: _types(types, p)
         for instruction in INSTRUCTIONS.values()
-        if instruction.types is not None
+        if instruction.pages.types is not None
     },
     "Left tile": lambda p: p.left_form,
 }

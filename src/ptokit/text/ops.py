@@ -35,7 +35,7 @@ _PTO = {
     "partition_view": "%view , offsets = [ %offsets* ] , sizes = [ %sizes* ] {} : ^view -> R",
     "get_tensor_view_dim": "%view , %dim {} : ^view -> R",
     "alloc_tile": "(? addr = %addr ?) (? valid_row = %valid_row ?) (? valid_col = %valid_col ?) {} : R",
-    ASSIGN.op: ASSIGN.form.shape,
+    ASSIGN.op: ASSIGN.text.shape,
     "declare_tile": "{} -> R",
     "set_validshape": "%tile , %row , %col {} : ^tile",
     "subset": "%tile [ %offsets* ] sizes #sizes:ints {} : ^tile",

@@ -39,7 +39,7 @@ FORM = "ptokit.form"
 @derived
 def instructions() -> Mapping[str, Instruction]:
     """The instructions by their names in text, but for the one that is a statement of its own, and variants."""
-    return {row.op: row for row in INSTRUCTIONS.values() if not row.is_statement and not row.variant_of}
+    return {row.op: row for row in INSTRUCTIONS.values() if not row.is_statement and not row.text.variant_of}
 
 
 def attributes_of(instruction: Instruction) -> Iterator[tuple[Modifier, Attribute]]:
@@ -94,7 +94,7 @@ def modes(instruction: Instruction) -> list[str]:
 def result_type(name: str, sources: Sequence[object], attributes: Mapping[str, Any]) -> TileSpec | None:
     """The type of an instruction's result, if the types of its sources determine it; in the order of the text."""
     instruction = variant_for(name, len(sources), attributes)
-    return instruction.result(_call(instruction, sources, attributes)) if instruction is not None else None
+    return instruction.destination.type(_call(instruction, sources, attributes)) if instruction is not None else None
 
 
 def default_of(instruction: Instruction, modifier: Modifier, sources: Sequence[object]) -> PtoEnum | None:

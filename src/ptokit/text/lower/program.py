@@ -92,13 +92,13 @@ def lower(unit: Unit, function: str | None = None) -> ir.Program:
     return _program(Lowering(unit, HANDLERS), entry)
 
 
-def _whole(unit: Unit) -> list[Function]:
+def _defined(unit: Unit) -> list[Function]:
     return [function for function in unit.functions if not function.is_declared]
 
 
 def kernels(unit: Unit) -> list[Function]:
     """The functions that are marked as entries; if none is, those that no other one calls."""
-    whole = _whole(unit)
+    whole = _defined(unit)
     marked = [function for function in whole if "pto.entry" in function.attributes]
     called = {op.attributes.get("callee") for function in whole for op in walk(function.body)}
     return marked or [function for function in whole if function.name not in called]
@@ -107,7 +107,7 @@ def kernels(unit: Unit) -> list[Function]:
 def _entry(unit: Unit, name: str | None) -> Function:
     """The named function; by default the only kernel."""
     if name is not None:
-        whole = _whole(unit)
+        whole = _defined(unit)
         chosen = next((function for function in whole if function.name == name), None)
         if chosen is None:
             known = ", ".join(function.name for function in whole) or "none"

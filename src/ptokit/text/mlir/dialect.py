@@ -75,7 +75,7 @@ def rows() -> dict[str, Row]:
 
 def _instruction(instruction: Instruction) -> Row:
     """The row of an instruction: where its attributes stand, in the order of its modifiers."""
-    form, known = instruction.form, [text for _, text in attributes_of(instruction)]
+    form, known = instruction.text, [text for _, text in attributes_of(instruction)]
     inside = tuple(dict.fromkeys((*form.inside, *(text.key for text in known if text.inside))))
     behind = tuple(text.key for text in known if not text.inside)
     piece = Destinations(form.clauses, form.typed_each, inside, form.listed, one_type=form.one_type)
@@ -139,7 +139,7 @@ def settle_pto(op: MlirOp) -> None:
         return
     operands = op.operands
     count = len(operands)
-    is_reordered = instruction is not None and instruction.form.reordered
+    is_reordered = instruction is not None and instruction.text.reordered
     if count < 2 or (is_reordered and count != 2) or name in ("tprint", "print") or _has_optional(instruction, count):
         return
     draft = OpDraft(attributes={**op.properties, **op.attributes})

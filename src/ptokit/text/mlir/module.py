@@ -52,7 +52,7 @@ def restated(op: MlirOp, version: str) -> MlirOp:
         return op
     if version == "new":
         return _new(op, instruction)
-    if instruction.form.newer_inside and INSIDE in op.properties:
+    if instruction.text.newer_inside and INSIDE in op.properties:
         raise Problem(f"version 0.27 has no mask form of {instruction.op}", op.offset)
     return _old(op, instruction)
 

@@ -115,7 +115,7 @@ def _generic_parts(op: MlirOp, operands: list[SsaValue]) -> dict[str, list[SsaVa
     """The parts of an op in the generic form, as its operands are stored."""
     name = op.name.removeprefix("pto.")
     row, instruction = rows().get(name), instruction_of(name)
-    stored = instruction.form.stored if instruction is not None else ()
+    stored = instruction.text.stored if instruction is not None else ()
     stored = stored or (tuple(operand_names(row.pieces)) if row is not None else ())
     sizes = tree.items_of(_attributes(op).get("operandSegmentSizes") or (1,) * len(operands))
     if not stored and len(operands) == 2:
