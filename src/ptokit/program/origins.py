@@ -63,7 +63,7 @@ def _name(operand: object) -> str:
 
 def _of_values(definition: Instruction) -> set[str]:
     """The hazards, or else clauses, of an instruction's findings about the values of indices and divisors."""
-    faults = {fault.kind or fault.rule for fault in definition.faults.values()}
-    if definition.repeats is not None:
-        faults |= {definition.repeats.same, definition.repeats.folded}
-    return faults | {conflict.kind for conflict in definition.conflicts if conflict.memory == "GM"}
+    faults = {fault.kind or fault.rule for fault in definition.reports.faults.values()}
+    if definition.reports.repeats is not None:
+        faults |= {definition.reports.repeats.same, definition.reports.repeats.folded}
+    return faults | {conflict.kind for conflict in definition.reports.conflicts if conflict.memory == "GM"}
