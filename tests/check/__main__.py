@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from changes import ROOT, Change, changes, named
 from related import ranked, words_of
 
 HERE = Path(__file__).resolve().parent
+FAILED = re.compile(r"^FAILED (tests/.+?)(?: - .*)?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def tested(changed: Sequence[Change], seconds: float, jobs: int, folder: Path) -
     for test in likely:
         part = files.index(test.file) % jobs
         names[part][test.file if test.may_be_skipped else f"{test.file}::{test.name}"] = None
-    command = (sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "-p", "deadline")
+    command = (sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "--assert=plain", "-p", "deadline")
     parts = [(f"tests {number}", own) for number, own in enumerate(names, 1) if own]
     return [started(folder, name, *command, "-p", "no:xdist", *own, **settings) for name, own in parts]
 
@@ -107,6 +109,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         running = tested(changed, asked.seconds, asked.jobs, Path(folder)) + linted(python, Path(folder))
         failed = judged(running)
+        ids = [name for each in running if each.name in failed for name in FAILED.findall(each.output.read_text())]
+    if ids:  # once more, with what their asserts compare
+        subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:xdist", *ids], cwd=ROOT, check=False
+        )
     print(f"{'failed: ' + ', '.join(failed) if failed else 'nothing fails'}; {time.monotonic() - start:.0f} s")
     return int(bool(failed))
 

@@ -67,10 +67,17 @@ def _names(path: str, lines: set[int]) -> Iterator[str]:
         tree = ast.parse(file.read_bytes())
     except SyntaxError:  # lint says so
         return
-    for node in ast.walk(tree):
+    yield from _names_in(tree, lines)
+
+
+def _names_in(tree: ast.AST, lines: set[int]) -> Iterator[str]:
+    """The same of a part of a file. Names that a function assigns are its own, and say little of it."""
+    for node in ast.iter_child_nodes(tree):
         if isinstance(node, Named) and not lines.isdisjoint(range(node.lineno, (node.end_lineno or node.lineno) + 1)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 yield node.name
-            else:
+            elif not isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 yield from (each.id for each in targets if isinstance(each, ast.Name))
+        if not isinstance(tree, ast.FunctionDef) or isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield from _names_in(node, lines)

@@ -38,6 +38,8 @@ IMPORT = re.compile(r"^[ \t]*(?:from|import) ((?:ptokit|tests)[\w.]*)(?: import 
 SLOW: dict[str, float] = json.loads(Path(__file__).with_name("slow.json").read_text(encoding="utf-8"))
 """Seconds of a case of functions whose cases take long (`slow.py`)."""
 STRING = re.compile(r"(?<=\")[\w-]{3,}(?=\")")
+ALIKE = 3.0
+"""What a test is worth less whenever its file has twice as many that are worth more."""
 USES = 12
 """Lines that may use a name: more say little of what it is for."""
 SKIPPED = re.compile(r"^\S.*importorskip\(|allow_module_level", re.MULTILINE)
@@ -174,7 +176,16 @@ def ranked(changed: Sequence[Change]) -> list[Test]:
     worth = {
         test: score - 4 * log2(SLOW.get(f"{test.file}::{test.name}", 1)) for test, score in scores.items() if score
     }
-    return _few(sorted(worth, key=lambda test: -worth[test]))
+    return _few(_mixed(worth))
+
+
+def _mixed(worth: dict[Test, float]) -> list[Test]:
+    """Tests by what they are worth, which is less for each further one of a file: tests of a file are much alike."""
+    seen: dict[str, int] = defaultdict(int)
+    for test in sorted(worth, key=lambda test: -worth[test]):
+        seen[test.file] += 1
+        worth[test] -= ALIKE * log2(seen[test.file])
+    return sorted(worth, key=lambda test: -worth[test])
 
 
 def _few(order: Iterable[Test]) -> list[Test]:
@@ -210,5 +221,5 @@ class _Score:
         score += 4 * len(self.words & {*Path(test.file).stem.split("_")})
         if self.package:
             score += 8 * test.file.startswith(f"{self.folder}/") + 5 * test.file.startswith(f"tests/{self.package}/")
-            score += 3 * test.file.startswith(tuple(f"{each}/" for each in BROAD.get(self.package, ())))
+            score += 14 * test.file.startswith(tuple(f"{each}/" for each in BROAD.get(self.package, ())))
         return score

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from tempfile import mkdtemp
-from types import SimpleNamespace
 
-from ptokit.cxx.compile import UNCHECKED, NoCompilerError, compile_source, find_compiler
+from ptokit.cxx.compile import COMPILED_RECORDERS, UNCHECKED, NoCompilerError, compile_source, find_compiler
 from ptokit.cxx.folders import generated_headers
 from ptokit.cxx.names import INCLUDE, OWN
 from ptokit.cxx.names_in_source import SourceTexts
@@ -102,20 +101,13 @@ def runtime() -> Path:
     return made
 
 
-@lru_cache
-def _kept() -> dict[str, bytes]:
-    """The recorder and the library of an empty source, by their keys."""
-    kept: dict[str, bytes] = {}
-    source = folder() / "empty.cpp"
-    source.write_text("")
-    store = SimpleNamespace(load=kept.get, save=kept.__setitem__)
-    compile_source(source, kept=store).close()
-    return kept
-
-
 def keep_recorder() -> None:
     """Put the recorder into the cache that is used now, as if another source had been compiled before."""
-    for key, code in _kept().items() if COMPILER else ():
+    if COMPILER and not COMPILED_RECORDERS:
+        source = folder() / "empty.cpp"
+        source.write_text("")
+        compile_source(source).close()
+    for key, code in COMPILED_RECORDERS.items():
         LIBRARIES.save(key, code)
 
 

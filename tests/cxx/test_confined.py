@@ -144,12 +144,14 @@ def test_the_recorder_does_not_depend_on_options(repository: Path, monkeypatch: 
 
     monkeypatch.setattr(compiling, "run", noted)
     store.clear()
-    monkeypatch.setattr(compiling, "RECORDERS", {})
+    for name in ("RECORDERS", "COMPILED_RECORDERS"):
+        monkeypatch.setattr(compiling, name, {})
     options = CompileOptions(("-DFRAMES=0", "-include", str(repository / "scale.hpp")))
     compile_source(repository / "scaled.cpp", "a5", options, kept=LIBRARIES).close()
     made = len(commands)
     assert made == 2 and not [word for each in commands for word in each if "FRAMES" in word or "scale" in word]
-    monkeypatch.setattr(compiling, "RECORDERS", {})  # as in another process
+    for name in ("RECORDERS", "COMPILED_RECORDERS"):  # as in another process
+        monkeypatch.setattr(compiling, name, {})
     for target in ("a5", "a2a3"):
         compile_source(repository / "scaled.cpp", target, kept=LIBRARIES).close()
     assert ["-E" in each for each in commands[made:]] == [True]  # it is read once, and was compiled before

@@ -33,6 +33,8 @@ CORE_MACROS = {"vector": ("VEC",), "cube": ("CUBE",), "any": ("VEC", "CUBE")}
 """The ends of the macros that choose a core; `any`: the source is the same for every core and is compiled once."""
 RECORDERS: dict[tuple[str, ...], str] = {}
 """The keys of recorders by their command, their compiler and the folders of the system."""
+COMPILED_RECORDERS: dict[str, bytes] = {}
+"""Those of this process, by their keys."""
 STANDARD = "gnu++20"
 DEBUG = ("-O0", "-gdwarf-4", "-g1", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-fno-inline")
 """What a recorded call needs to find its place: `lines.py` reads this version of line tables."""
@@ -406,9 +408,11 @@ class _Compilation:
             return
         objects = {library: main.with_suffix(".o") for library, main in mains.items()}
         recorder, runtime = [*self._own_command(STANDARD), "-O2", "-finline"], self.folder / "runtime.o"
-        key = self._recorder_key(recorder) if self.kept is not None else None
-        is_kept = self._loaded(runtime, key)
-        own = [] if is_kept else [[*recorder, "-c", str(RUNTIME), "-o", str(runtime)]]
+        key = self._recorder_key(recorder)
+        code = COMPILED_RECORDERS.get(key) or (self.kept.load(key) if self.kept is not None else None)
+        if code is not None:
+            runtime.write_bytes(code)
+        own = [] if code is not None else [[*recorder, "-c", str(RUNTIME), "-o", str(runtime)]]
         try:
             self._run([*self._jobs(mains), *own])
         except CompileError as problem:
@@ -416,8 +420,9 @@ class _Compilation:
                 self.used = []
                 self._run(self._jobs(mains))
             raise
-        if self.kept is not None and key is not None and not is_kept:
-            self.kept.save(key, runtime.read_bytes())
+        COMPILED_RECORDERS[key] = runtime.read_bytes()
+        if self.kept is not None and code is None:
+            self.kept.save(key, COMPILED_RECORDERS[key])
         link = [*self.compiler.command, *LINK]
         links = [[*link, str(path), str(runtime), "-o", str(library.path)] for library, path in objects.items()]
         self._run(links)
