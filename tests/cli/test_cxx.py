@@ -223,6 +223,37 @@ def test_a_finding_of_several_entries_is_shown_once_with_these(tmp_path: Path) -
     assert all(line.endswith(" in 2 entries: put<4>, put<6>") for line in listed.splitlines()) and listed
 
 
+OTHER_CONFLICT = """\
+#include <pto/pto-inst.hpp>
+using namespace pto;
+
+template <int Number>
+__global__ AICORE void again(__gm__ float *x, __gm__ float *out)
+{
+    Tile<TileType::Vec, float, 8, 16> a, b;
+    TASSIGN(a, 0x0);
+    TASSIGN(b, 0x1000);
+    GlobalTensor<float, Shape<1, 1, 1, 8, 16>, Stride<1, 1, 1, 16, 1>> from(x), to(out);
+    TLOAD(a, from);
+    pipe_barrier(PIPE_ALL);
+    if constexpr (Number == 1) TADDS(b, a, 1.0f);
+    if constexpr (Number == 2) TSTORE(to, a);
+    TLOAD(a, from);
+}
+
+template __global__ AICORE void again<1>(__gm__ float *x, __gm__ float *out);
+template __global__ AICORE void again<2>(__gm__ float *x, __gm__ float *out);
+"""
+
+
+def test_other_findings_of_a_line_are_shown_for_each_entry(tmp_path: Path) -> None:
+    file = tmp_path / "again.cpp"
+    file.write_text(OTHER_CONFLICT)
+    printed = said(1, "check", str(file), "--grid", "1", "--target", "a5")
+    assert "after tadds's read of a" in printed and "after tstore's read of a" in printed
+    assert "several entries" not in printed and "as above" not in printed
+
+
 VALUES = """\
 #include <pto/pto-inst.hpp>
 using namespace pto;
@@ -290,6 +321,12 @@ using namespace pto;
 #define WARMUP(name) extern "C" __global__ AICORE void name(__gm__ float *x) { pipe_barrier(PIPE_ALL); }
 WARMUP(warmup_kernel)
 WARMUP(launched_below)
+extern "C" __global__ AICORE void declared(__gm__ float *x);
+WARMUP(declared)
+
+template <typename T>
+__global__ AICORE void instance(__gm__ T *x) { pipe_barrier(PIPE_ALL); }
+template __global__ AICORE void instance<float>(__gm__ float *x);
 
 template <typename T, int N>
 __global__ AICORE void never(__gm__ T *x) { pipe_barrier(PIPE_ALL); }
@@ -309,12 +346,16 @@ def test_what_is_not_judged_is_listed(tmp_path: Path) -> None:
     listed = [line for line in said(3, "check", str(file)).splitlines() if line.startswith("not judged: ")]
     assert listed == [
         "not judged: warmup_kernel: use --entry 'warmup_kernel'",
+        "not judged: declared: use --entry 'declared'",
+        "not judged: instance<float>: use --entry 'instance<float>'",
         "not judged: launch_some: use --entry 'launch_some' --arg n=...",
         "not judged: never: nothing instantiates this template",
     ]
     assert json.loads(said(3, "check", str(file), "--json"))["left_out"] == [line[12:] for line in listed]
     assert "not judged" not in said(0, "check", str(file), "--entry", "launch_all")
     assert "not judged" not in said(0, "check", str(file), "--arg", "n=2")
+    given = said(3, "check", str(file), "--arg", "x=float32[8]")
+    assert [line for line in given.splitlines() if line.startswith("not judged: ")] == listed[:-1]
 
 
 def test_blocks_of_a_source_are_chosen_without_run(source: str) -> None:

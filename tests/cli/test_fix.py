@@ -401,3 +401,29 @@ def test_options_that_need_fix(file: Path, option: str) -> None:
 def test_standard_input_cannot_be_written() -> None:
     result = call("check", "-", "--fix")
     assert result.exit_code == 2 and "--diff" in result.output
+
+
+EARLY = """
+
+@pto.kernel(mode="manual")
+def early(x, out):
+    tile = pto.Tile("vec", "float32", 8, 16, addr=0)
+    pto.tload(tile, x[0:8])
+    for _ in range(2):
+        pto.set_flag("MTE2", "MTE3", 0)
+        pto.wait_flag("MTE2", "MTE3", 0)
+    pto.tstore(out[0:8], tile)
+
+
+if __name__ == "__main__":
+    early[1](np.ones((8, 16), "float32"), np.ones((8, 16), "float32"), target="a5")
+"""
+
+
+def test_the_status_of_a_diff_is_that_of_the_check(file: Path) -> None:
+    """A note of a run on the machine, of a kernel that is named and of a file."""
+    file.write_text("import numpy as np\n" + KERNELS + EARLY)
+    for level, status in (("hazard", 0), ("note", 1)):
+        assert check(file, "early", "--run", "--fail-on", level).exit_code == status
+        assert check(file, "early", "--fix", "--diff", "--fail-on", level).exit_code == status
+        assert call("check", file.name, "--fix", "--diff", "--fail-on", level).exit_code == status

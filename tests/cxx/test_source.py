@@ -129,6 +129,13 @@ def test_functions_of_the_device_with_c_linkage_are_kernels() -> None:
     assert [(entry.name, entry.kind, entry.result) for entry in find_entries(text)] == [("k", "kernel", "void")]
 
 
+def test_templates_that_nothing_instantiates_are_found() -> None:
+    kernels = f"template <typename T> {GLOBAL} void a(T *x) {{ }}\ntemplate <int N> {GLOBAL} void b(float *x) {{ }}\n"
+    assert [(entry.name, entry.kind) for entry in find_entries(kernels)] == [("a<float>", "kernel"), ("b", "template")]
+    declared = f"{kernels}template {GLOBAL} void b<3>(float *x);\n"
+    assert [(entry.name, entry.kind) for entry in find_entries(declared)] == [("b<3>", "kernel"), ("a", "template")]
+
+
 def test_types_in_the_place_of_those_that_a_compiler_lacks_are_left_out() -> None:
     text = "typedef struct {\n unsigned char v; } hifloat8_t;\ntypedef struct { char v; } float4_e1m2x2_t; float x;\n"
     assert rewrite(text).split() == ["float", "x;"] and rewrite(text).count("\n") == text.count("\n")

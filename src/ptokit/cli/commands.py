@@ -140,7 +140,7 @@ def check(
     from ptokit.cli.programs import check_program
     from ptokit.lang.sources import is_cpp
 
-    FAIL_ON.set(FailOn(fail_on).value)
+    FAIL_ON.set(fail_on)
     is_script = module or is_python(program.word)
     if rest and not is_script:
         raise Misuse(f"{program.word} takes no arguments of its own: {' '.join(rest)}")

@@ -12,7 +12,7 @@ from typing import Any
 from ptokit import progress
 from ptokit.cli.files import STDIN, check_unnamed, print_text, write_all
 from ptokit.cli.live import LaunchCheck, run_launches, show_kernels
-from ptokit.cli.problems import FINE, FOUND, SHOWN, Misuse, print_error, printable, status_of, with_shown_names
+from ptokit.cli.problems import FOUND, SHOWN, Misuse, print_error, printable, status_of, with_shown_names
 from ptokit.cli.programs import check_program, library_call, machine_report, status_of_check
 from ptokit.cli.report import print_json
 from ptokit.cli.request import ALL, ProgramRequest
@@ -77,8 +77,6 @@ class Fixing:
         self._changes: dict[Trial, int] = {}
         """How many repairs there were when the report was made."""
         at_first = [self._is_ok(trial) for trial in trials]
-        self.faulty = not all(at_first)
-        """Whether a launch had findings at first."""
         for _ in range(MOST_ROUNDS):  # what repairs one launch may disturb another
             count = len(self.done)
             for trial in trials:
@@ -175,9 +173,9 @@ def fix_program(request: ProgramRequest, how: FixRequest, as_json: bool) -> int:
 
     trials = [Trial(kernel, name, partial(run, name)) for name in _targets(request.target)]
     fixing = Fixing(trials, needless=how.needless)
-    status = _finish(fixing, how, as_json, kernel=kernel.name, grid=request.grid)
+    _finish(fixing, how, as_json, kernel=kernel.name, grid=request.grid)
     if how.diff or as_json:
-        return status or status_of_check(request)
+        return status_of_check(request)
     return check_program(request, as_json, run=True)
 
 
@@ -196,7 +194,7 @@ def fix_launches(
     with progress.task(f"repair {outcome.name},"):
         fixing = Fixing(trials, needless=how.needless)
     changed = [_with_texts(launch, fixing.patch.after) for launch, _ in outcome.check.kept]
-    status = _finish(fixing, how, as_json, file=outcome.name, error=outcome.error)
+    _finish(fixing, how, as_json, file=outcome.name, error=outcome.error)
     kernels = [*outcome.kernels]
     if not how.diff:
         again = LaunchCheck(request)
@@ -206,9 +204,8 @@ def fix_launches(
         kernels = [*again.kernels.values()]
         if not as_json:
             show_kernels(kernels)
-    status = status_of(chain.from_iterable(each.findings for each in kernels)) or status
     outcome.explain()
-    return FOUND if outcome.problem else status
+    return FOUND if outcome.problem else status_of(chain.from_iterable(each.findings for each in kernels))
 
 
 def _with_texts(launch: WatchedLaunch, texts: Mapping[str, str]) -> WatchedLaunch:
@@ -216,9 +213,8 @@ def _with_texts(launch: WatchedLaunch, texts: Mapping[str, str]) -> WatchedLaunc
     return replace(launch, kernel=launch.kernel.definition.with_texts(texts, written=True))
 
 
-def _finish(fixing: Fixing, how: FixRequest, as_json: bool, **fields: Any) -> int:
-    """Print the diff, or write the change and print what it is. Exit status: of the unchanged launches with a diff,
-    else of the changed ones."""
+def _finish(fixing: Fixing, how: FixRequest, as_json: bool, **fields: Any) -> None:
+    """Print the diff, or write the change and print what it is."""
     patch = fixing.patch
     if not how.diff:
         for file in patch.after:
@@ -234,7 +230,6 @@ def _finish(fixing: Fixing, how: FixRequest, as_json: bool, **fields: Any) -> in
     else:
         for line in _summary(fixing):
             print_text(printable(line) + "\n")
-    return FOUND if (fixing.faulty if how.diff else fixing.is_left) else FINE
 
 
 def _write(file: str, text: str, stream: Any) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from ptokit.brief import elided
-from ptokit.finding import LEVELS, Finding, Level, is_modelled
+from ptokit.finding import LEVELS, Finding, is_modelled
 from ptokit.markup import printable as without_controls
 
 FINE, FOUND, MISUSED, UNMODELLED, INTERRUPTED = 0, 1, 2, 3, 130
@@ -26,7 +26,7 @@ SHOWN: dict[str, str] = {}
 """What is shown for the names of files: `<stdin>` for a file that standard input was put into."""
 
 
-FAIL_ON: ContextVar[Level] = ContextVar("ptokit_fail_on", default="hazard")
+FAIL_ON: ContextVar[str] = ContextVar("ptokit_fail_on", default="hazard")
 """The mildest level of a finding that is no success."""
 
 

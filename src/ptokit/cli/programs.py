@@ -94,14 +94,15 @@ def check_program(request: ProgramRequest, as_json: bool, run: bool = False) -> 
         if not as_json:
             entries.show()
         left = left_out(request)
+    statuses = {status for status, _ in found}
+    if left:
+        statuses.add(UNMODELLED)
     if as_json:
         listed = [data for _, data in found]
-        print_json(
-            "check", **(listed[0] if len(listed) == 1 else {"entries": listed}), **({"left_out": left} if left else {})
-        )
+        fields = listed[0] if len(listed) == 1 else {"entries": listed}
+        print_json("check", **fields, **({"left_out": left} if left else {}))
     else:
         print_text(printable("".join(f"not judged: {line}\n" for line in left)))
-    statuses = {*(status for status, _ in found), *([UNMODELLED] if left else [])}
     return FOUND if FOUND in statuses else max(statuses)
 
 
@@ -114,8 +115,8 @@ def each_entry(request: ProgramRequest) -> Iterator[ProgramRequest]:
 
 
 def status_of_check(request: ProgramRequest) -> int:
-    """The exit status of a check; nothing is printed."""
-    return _check_program(request, as_json=True, run=False, entries=FindingsOfEntries())[0]
+    """The exit status of a check with `--run`; nothing is printed."""
+    return _check_program(request, as_json=True, run=True, entries=FindingsOfEntries())[0]
 
 
 def _refused(

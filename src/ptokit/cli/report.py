@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -46,19 +47,19 @@ FIELDS = ("level", "rule", "kind", "message", "operand", "expected", "found", "f
 
 
 class FindingsOfEntries:
-    """The entries of a source that have a finding: one of a place, a rule and an operand, whatever its numbers are."""
+    """The findings of several entries of a source, each with the entries that have it, whatever its numbers are."""
 
     def __init__(self) -> None:
-        self._found: dict[Finding, dict[str, None]] = {}
+        self._entries: dict[Finding, dict[str, None]] = {}
         self.arrays: dict[str, None] = {}
         """Examples of arrays that were not given, and whose ends are not known."""
 
     def new(self, findings: Iterable[Finding], entry: str) -> list[Finding]:
         """Those that no earlier entry has."""
-        keys = {each: _without_numbers(each) for each in findings}
-        new = [each for each, key in keys.items() if not self._found.get(key, {}).keys() - {entry}]
-        for key in keys.values():
-            self._found.setdefault(key, {})[entry] = None
+        keys = [(each, _without_numbers(each)) for each in findings]
+        new = [each for each, key in keys if not self._entries.get(key, {}).keys() - {entry}]
+        for _, key in keys:
+            self._entries.setdefault(key, {})[entry] = None
         return new
 
     def add_arrays(self, examples: Iterable[str]) -> None:
@@ -66,10 +67,9 @@ class FindingsOfEntries:
         self.arrays.update(dict.fromkeys(examples))
 
     def show(self) -> None:
-        """The findings of several entries that have a place, and these; the arrays to give."""
-        lines = dict.fromkeys(
-            _shared(key, [*entries]) for key, entries in self._found.items() if len(entries) > 1 and key.where
-        )
+        """The findings of several entries, and these; the arrays to give."""
+        shared = {key: [*entries] for key, entries in self._entries.items() if len(entries) > 1}
+        lines = dict.fromkeys(_shared(key, entries) for key, entries in shared.items())
         if lines:
             print_text(printable("\n".join(["findings of several entries, each shown once:", *lines, ""])))
         if self.arrays:
@@ -80,16 +80,18 @@ class FindingsOfEntries:
 def _shared(finding: Finding, entries: list[str]) -> str:
     more = [f"and {len(entries) - MOST_ENTRIES} more"] * (len(entries) > MOST_ENTRIES)
     names = ", ".join([*entries[:MOST_ENTRIES], *more])
-    return f"  {place_of(finding.where)}: {finding.level} [{finding.rule}] in {len(entries)} entries: {names}"
+    place = f"{place_of(finding.where)}: " if finding.where else ""
+    return f"  {place}{finding.level} [{finding.rule}] in {len(entries)} entries: {names}"
 
 
 def _without_numbers(finding: Finding) -> Finding:
     place = finding.where and Where(finding.where.file, finding.where.line, finding.where.column)
-    return replace(finding, message="", expected="", found="", fix="", where=place)
+    message = re.sub(r"(?<!line )(?<!\d)\d+", "0", finding.message)
+    return replace(finding, message=message, expected="", found="", fix="", where=place)
 
 
 MOST_ENTRIES = 4
-"""FindingsOfEntries of a finding that are named."""
+"""Entries of a finding that are named."""
 
 
 def show_report(report: Report, entries: FindingsOfEntries) -> None:
@@ -97,9 +99,10 @@ def show_report(report: Report, entries: FindingsOfEntries) -> None:
     console = new_console(soft_wrap=True, highlight=False)
     console.print(Text(printable(f"{report.kernel} over {counted(report.grid, 'block')}")))
     for target in report.targets.values():
-        new = entries.new(target.findings, report.kernel)
+        findings = [each.on(target.target) for each in target.findings]
+        new = entries.new(findings, report.kernel)
         show_findings(new, console)
-        console.print(summary_of(target) + ("" if len(new) == len(target.findings) else "; findings as above"))
+        console.print(summary_of(target) + ("" if len(new) == len(findings) else "; findings as above"))
 
 
 def terminal_width() -> int | None:

@@ -151,23 +151,27 @@ def entries_in(request: ProgramRequest) -> list[str | None]:
 
 
 def left_out(request: ProgramRequest) -> list[str]:
-    """Why kernels and functions of a source or a text are not judged, if neither an entry nor arguments choose them."""
+    """Why kernels and functions of a source or a text are not judged, but for those that an entry or arguments rule
+    out."""
     from ptokit.lang.cpp_entries import entries_of, kind_of
 
     if not is_source(request.word):
         return [f"{name}: use --function {name}" for name in _kernels_of_text(request)[MOST_KERNELS:]]
-    if request.function is not None or request.named_args:
+    if request.function is not None:
         return []
-    build = _build(request)
-    judged = entries_of(build)
+    build, given = _build(request), request.named_args
+    judged = entries_of(build, given)
     rows: list[str] = []
     for entry in build.entries:
-        missing = [each.name for each in entry.parameters if kind_of(each) in ("integer", "float")]
-        if entry in judged or (entry.kind == "kernel" and judged[0].kind == "launch" and entry.is_used):
+        numbers = [each.name for each in entry.parameters if kind_of(each) in ("integer", "float")]
+        missing = [name for name in numbers if name not in given]
+        is_launched = entry.kind == "kernel" and judged[0].kind == "launch" and entry.is_used
+        if entry in judged or is_launched or not {*given} <= {each.name for each in entry.parameters}:
             continue
         named = " ".join(f"--arg {name}=..." for name in missing)
         rows.append(f"{entry.name}: use --entry '{entry.name}'{' ' * bool(named)}{named}")
-    return [*rows, *(f"{name}: nothing instantiates this template" for name in build.unused)]
+    unused = () if given else build.unused
+    return [*rows, *(f"{name}: nothing instantiates this template" for name in unused)]
 
 
 def _kernels_of_text(request: ProgramRequest) -> list[str]:

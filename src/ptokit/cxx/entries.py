@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -172,7 +172,7 @@ class CppEntry:
     """The name inside its namespace."""
     result: str = field(default="void", repr=False)
     is_used: bool = True
-    """Whether its name occurs besides its definition: something may launch it."""
+    """Whether its name occurs besides its declarations: something may launch it."""
     signature: tuple[Parameter, ...] = ()
     """The parameters of the function, if some are structures: `parameters` has their members, as `tiling.rows`."""
 
@@ -386,26 +386,24 @@ class _EntryFinder:
     def entries(self) -> list[CppEntry]:
         """The functions that launch or are kernels, once each; without any, the templates of kernels."""
         self._walk()
-        if found := self._entries():
-            return [*found, *self._unused_templates()]
-        self.found += self._instances()
-        return self._entries()
+        if not (found := self._entries()):
+            self.found += self._instances()
+            found = self._entries()
+        return [*found, *self._unused_templates()] if found else []
 
     def _unused_templates(self) -> list[CppEntry]:
         """Templates of kernels that nothing instantiates."""
-        kernels = [function for function in self.found if function.is_kernel and function.is_template]
+        instantiated = {function.name for function in self.found if not function.is_template}
         return [
-            CppEntry(each.name, "template", each.parameters, each.line) for each in kernels if not self._is_used(each)
+            CppEntry(each.name, "template", each.parameters, each.line)
+            for each in self.found
+            if each.is_kernel and each.is_template and each.name not in instantiated and not self._used[each.name]
         ]
 
-    def _is_used(self, function: _Function) -> bool:
-        """Whether a name occurs elsewhere than where functions of that name are defined."""
-        own = sum(each.name == function.name and not each.is_instance for each in self.found)
-        return self._occurrences[function.name] > own
-
     @cached_property
-    def _occurrences(self) -> Counter[str]:
-        return Counter(self.tokens.texts)
+    def _used(self) -> Counter[str]:
+        """How often each name occurs, but for declarations of kernels: there it is behind `void`, or its attribute."""
+        return Counter(text for before, text in pairwise(self.tokens.texts) if before not in ("void", "]"))
 
     def _instances(self) -> list[_Function]:
         """Templates of kernels over types, for types that the source names in calls of its own templates."""
@@ -437,7 +435,7 @@ class _EntryFinder:
             types = tuple(Parameter("", parameter.type) for parameter in function.parameters)
             entry = CppEntry(
                 full, kind, function.parameters, function.line, function.space, name, function.result,
-                self._is_used(function),
+                self._used[function.name] > 0,
             )  # fmt: skip
             entries.setdefault((full, types), entry)
         return list(entries.values())

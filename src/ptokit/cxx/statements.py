@@ -211,7 +211,7 @@ class TokenFlags:
         if (link, token) not in self._events:
             taken = {event for other, events in self._used.items() if other[0] == link[0] for event in events}
             free = [event for event in range(EVENT_IDS) if event not in self._used[link]]
-            free.sort(key=taken.__contains__)
+            free.sort(key=taken.__contains__)  # as auto mode chooses events
             if not free:
                 raise Unexpressible(
                     f"more than {EVENT_IDS} buffer tokens, unit flags and flags from {link[0]} to {link[1]}"

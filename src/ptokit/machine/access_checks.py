@@ -294,7 +294,7 @@ Report = Callable[..., None]
 
 TWICE: dict[bool, tuple[Level, str]] = {
     True: ("error", "again, and nothing has waited for it in between"),
-    False: ("note", "while the wait for an earlier set may not be over: public sources differ on whether that counts"),
+    False: ("note", "while the wait for an earlier set may not be over: public sources differ on whether flags count"),
 }
 """A flag that is set early: whether two sets follow each other in the order of issue."""
 

@@ -282,7 +282,7 @@ class _Orderer:
         return events, without_id
 
     def _first_event(self, link: Link, faults: FaultCollector, users: dict[tuple[Pair, int], Links]) -> int | None:
-        """Preferably one that no other pair of the same source uses."""
+        """Preferably one that no other pair of the same source uses: flags are easier to follow then."""
         free, src = self.free[link.pair], link.pair[0]
         taken = {event for (pair, event), links in users.items() if links and pair[0] == src and pair != link.pair}
         for first in sorted(free, key=lambda first: not taken.isdisjoint(range(first, first + link.events))):

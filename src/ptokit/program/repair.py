@@ -319,8 +319,8 @@ class FlagFault:
 
     kind: str
     """`stuck`: a wait that never ends. `left`: a set that nothing waits for. `doubled`: a set without a wait since the
-    one before. `early`: one while that wait may not be over. Between the cores, `open`:
-    the end of a flag in no order with the one before; `overflow`: one set too many ahead of the waits."""
+    one before. `early`: one while that wait may not be over. Between the cores, `open`: the end of a flag in no order
+    with the one before; `overflow`: one set too many ahead of the waits."""
     path: Path
     events: tuple[int, ...]
     """The event ids that it concerns, each as often as it is missing."""

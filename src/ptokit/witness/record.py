@@ -89,4 +89,4 @@ def options_with(folder: Path, options: CompileOptions, first: Sequence[Path] = 
 
 
 def _nothing() -> None:
-    """The files belong to another witness."""
+    """What closing a witness does whose files belong to another one."""
