@@ -24,16 +24,19 @@ EXTRAS   := dev$(if $(COMPILER),,$(comma)cxx)$(if $(CHROMIUM),$(comma)browser)
 # Bytecode is kept, whatever the environment says: tests start ptokit in some hundred processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check generated test-pythons test-extras test-ptx test-gpu sanitize-gpu lint types fuzz fuzz-ray mutants agreement witness bench bench-gpu bench-torch bench-sharded docs pictures screenshots clean
+.PHONY: demo test suite check generated test-pythons test-extras test-ptx test-gpu sanitize-gpu lint types fuzz fuzz-ray mutants agreement witness bench bench-gpu bench-torch bench-sharded docs pictures screenshots clean
 
 demo: $(READY)
 	$(BIN)/ptokit demo
 
-# Assertions are plain: pytest takes 10 seconds of each process to rewrite them. Tests that fail run again with them rewritten.
+# Lint and types run beside the tests: they take the time in which a worker starts, or waits for the last tests.
 test: $(READY)
+	@$(MAKE) --no-print-directory --keep-going --jobs 3 suite lint types THREADS=
+
+# Assertions are plain: pytest takes 10 seconds of each process to rewrite them. Tests that fail run again with them rewritten.
+suite: $(READY)
 	$(BIN)/pytest -n auto --dist worksteal --assert=plain || \
 	  { $(BIN)/pytest --last-failed --last-failed-no-failures none; exit 1; }
-	$(MAKE) lint types
 
 # Lint, types and the tests that can notice a change, in three minutes; `make check CHECK="--base main"`.
 CHECK ?=
@@ -96,8 +99,11 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/python tests/size.py
 
+# One thread takes less of the processors than several, which read what they share once each.
+THREADS ?= --threads
+
 types: $(READY)
-	$(BIN)/basedpyright --pythonpath $(BIN)/python --pythonversion $(VERSION) --threads
+	$(BIN)/basedpyright --pythonpath $(BIN)/python --pythonversion $(VERSION) $(THREADS)
 
 fuzz: $(EXTRA)
 	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/property tests/lang/test_random_kernels.py tests/program/test_auto_flags.py tests/lang/test_slices.py tests/lang/test_lengths.py tests/cxx/test_kernels.py tests/text/test_round_trips.py tests/text/test_fuzz.py tests/text/test_hostile.py tests/text/test_ptoas.py tests/text/test_cpp.py tests/test_readers.py

@@ -30,8 +30,8 @@ class Bar:
         """With several processes, each collects all tests."""
         self.tests.total = len(ids)
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.tests.done += report.when == "teardown"
+    def pytest_runtest_logfinish(self) -> None:
+        self.tests.done += 1
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_teststatus(self, report: Any) -> Generator[None, Any, Any]:

@@ -6,6 +6,7 @@ import gc
 import os
 from collections.abc import Generator
 from functools import cache
+from typing import Any
 
 import pytest
 import typer.testing
@@ -29,7 +30,29 @@ typer.testing._get_command = cache(typer.testing._get_command)
 
 def pytest_configure(config: pytest.Config) -> None:
     findings.watch()
+    if hasattr(config, "workerinput") and not config.option.xmlpath and not config.option.durations:
+        config.pluginmanager.register(Short(config))
     config.addinivalue_line("markers", "clause(*ids): the clauses that a test is about")
+
+
+class Short:
+    """Of a worker that runs some of the tests: it does not say that one begins, and reports no set-up and no end that
+    passes. To send these takes longer than pytest itself takes for a test."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        plugins = config.pluginmanager.get_plugins()
+        (worker,) = (each for each in plugins if type(each).__name__ == "WorkerInteractor")
+        send = worker.sendevent
+        worker.sendevent = lambda name, **given: self._is_said(name, given) and send(name, **given)
+
+    @staticmethod
+    def _is_said(name: str, given: dict[str, Any]) -> bool:
+        return name != "logstart" and (name != "testreport" or "when" in given["data"])
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_to_serializable(self, report: object) -> dict[str, Any] | None:
+        is_short = isinstance(report, pytest.TestReport) and report.when != "call" and report.passed
+        return {} if is_short and not report.sections else None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -172,8 +172,7 @@ def test_long_runs_of_tests_have_a_bar(terminal: Terminal, clock: Clock) -> None
     tick()
     assert terminal.line == "tests 1:01"  # their number is not known yet
     bar.pytest_xdist_node_collection_finished(["a", "b", "c", "d"])
-    for when in ("setup", "call", "teardown"):
-        bar.pytest_runtest_logreport(SimpleNamespace(when=when))  # type: ignore[arg-type]
+    bar.pytest_runtest_logfinish()
     tick()
     assert terminal.line == f"tests [{'=' * 5}{' ' * 15}] 25 %, 1 of 4 tests 1:01"
     bar.pytest_sessionfinish()
