@@ -306,6 +306,23 @@ def test_what_does_not_depend_on_arrays_that_ptokit_made_up_stays_an_error(
     assert ("error [KN-13] tstore reads quotients" in printed) == (code is DIVIDED)
 
 
+def test_examples_of_arrays_have_the_types_of_their_pointers(tmp_path: Path) -> None:
+    file = tmp_path / "halves.cpp"
+    code = SOURCE[: SOURCE.index("AICORE inline int peek")]
+    code += SOURCE[SOURCE.index("template <typename T>") : SOURCE.index("__global__ AICORE void wild")]
+    launch = "copy<half><<<2, nullptr, stream>>>(reinterpret_cast<half *>(out), reinterpret_cast<half *>(x))"
+    file.write_text(f"{code}void halves(uint16_t *out, uint8_t *x, void *stream) {{ {launch}; }}\n")
+    example = "--arg", "out=uint16[128]", "--arg", "x=float16[128]"
+    assert said(0, "check", str(file)).splitlines()[-1].endswith(" ".join(example))
+    assert "not checked" not in said(0, "check", str(file), *example)
+
+
+def test_a_run_names_the_arrays_that_are_made_up(source: str, tmp_path: Path) -> None:
+    out = "--entry", "launch<float>", "--out", f"out={tmp_path / 'out.npy'}"
+    assert "made up the values of x: give them with --arg" in said(0, "run", source, *out)
+    assert "made up" not in said(0, "run", source, *out, "--arg", "x=float32[3,64]")
+
+
 def test_an_array_that_the_kernel_itself_may_read_is_made_up_too(tmp_path: Path) -> None:
     file = tmp_path / "values.cpp"
     without = VALUES.replace("from(ids), others(other);", "from(ids);").replace("    TLOAD(more, others);\n", "")

@@ -213,8 +213,12 @@ def test_arrays_of_indices_hold_distinct_ones(tmp_path: Path) -> None:
 def test_wrong_arguments_are_refused(kernels: dict[str, CppKernel]) -> None:
     with pytest.raises(TypeError, match="missing out"):
         kernels["right"][1](*[*arrays().values()][:2], target="a5")
-    with pytest.raises(pto.VerifyError, match="float32 in the source; found int32"):
+    with pytest.raises(pto.VerifyError, match="float32 in the source; found int32") as found:
         kernels["right"][1](**{**arrays(), "x": np.zeros(384, "int32")}, target="a5")
+    assert 'x.astype("float32"), or the same bits: x.view("float32")' in found.value.findings[0].fix
+    with pytest.raises(pto.VerifyError, match="float32 in the source; found int16") as found:
+        kernels["right"][1](**{**arrays(), "x": np.zeros(384, "int16")}, target="a5")
+    assert found.value.findings[0].fix.endswith('x.astype("float32")')
 
 
 def test_the_command_checks_all_entries(file: Path) -> None:

@@ -216,6 +216,8 @@ def run_program(request: ProgramRequest, out: Sequence[str], engine: str, thread
         kernel = find(request)
         values = _values(kernel, request, outs)
         args, keywords = passed(kernel, values)
+        if made := [name for name in made_up(kernel, pairs(request.arg or (), "--arg")) if values[name].any()]:
+            print_error(f"made up the values of {', '.join(made)}: give them with --arg")
         with task(f"run {kernel.name}:"), library_call():
             how, launcher = {"threads": threads, "options": options, **request.options}, kernel[request.grid]
             launch = partial(quiet_report, launcher) if engine == MACHINE else partial(launcher, engine=engine)

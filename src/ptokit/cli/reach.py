@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from ptokit.cxx.uses import ArrayUse
 from ptokit.finding import Finding
-from ptokit.isa.dtype import dtype
+from ptokit.isa.dtype import DType, dtype
 from ptokit.lang.launcher import Launchable
 
 LEAST = 16
@@ -24,7 +24,10 @@ class Reach:
     """An array that was not given."""
 
     name: str
-    type: str
+    type: DType
+    """That of the elements which calls take."""
+    parameter: DType
+    """That of the pointer; the same if it may point to any."""
     elements: int
     """Up to the last one that a call takes."""
     use: ArrayUse
@@ -32,7 +35,10 @@ class Reach:
     @property
     def example(self) -> str:
         """The array as `--arg` takes it."""
-        return f"{self.name}={self.type}[{self.elements}]"
+        return self._argument(self.elements)
+
+    def _argument(self, elements: int) -> str:
+        return f"{self.name}={self.parameter.name}[{-(-elements * self.type.size // self.parameter.size)}]"
 
     def beyond(self, numbers: Mapping[str, int]) -> Finding | None:
         """A note if the last call goes beyond a product of numbers of the launch, which may be the array's extent."""
@@ -45,7 +51,7 @@ class Reach:
             f"calls go up to element {self.elements:,} of {self.name}, {self.elements - extent:,} beyond {word}, which "
             f"is {extent:,}"
         )
-        fix = f"if that is its extent, give it to see the call: --arg {self.name}={self.type}[{extent}]"
+        fix = f"if that is its extent, give it to see the call: --arg {self._argument(extent)}"
         return Finding("note", "KN-10", message, operand=self.name, fix=fix)
 
 
@@ -63,11 +69,12 @@ def _products(numbers: Mapping[str, int], strides: set[int]) -> Iterator[tuple[s
 def reaches(kernel: Launchable, names: Sequence[str], values: Mapping[str, Any]) -> list[Reach]:
     """The arrays of these names that calls use."""
     uses: Mapping[str, ArrayUse] = cast("Any", kernel).uses(values) if names else {}
-    return [
-        Reach(name, use.element, use.end // max(1, dtype(use.element).size), use)
-        for name, use in uses.items()
-        if name in names and use.end and _is_known(use.element)
-    ]
+    found: list[Reach] = []
+    for name, use in uses.items():
+        if name in names and use.end and (kind := _known(use.element)) is not None:
+            parameter = cast("Any", kernel).dtype(name) or kind
+            found.append(Reach(name, kind, parameter, use.end // kind.size, use))
+    return found
 
 
 def notes_beyond(arrays: Sequence[Reach], values: Mapping[str, Any]) -> list[Finding]:
@@ -76,8 +83,8 @@ def notes_beyond(arrays: Sequence[Reach], values: Mapping[str, Any]) -> list[Fin
     return [note for array in arrays if (note := array.beyond(numbers)) is not None]
 
 
-def _is_known(kind: str) -> bool:
+def _known(kind: str) -> DType | None:
     try:
-        return bool(dtype(kind))
+        return dtype(kind)
     except TypeError:  # of less than a byte
-        return False
+        return None

@@ -203,7 +203,9 @@ class CppKernel(ForeignKernel):
         if not tensor.array.flags.c_contiguous:
             raise refuse("KN-17", f"`{name}` must be contiguous", "pass np.ascontiguousarray(a)", name)
         if expected is not None and tensor.dtype is not expected:
-            fix = f'pass an array of {expected}: a.astype("{expected}")'
+            fix = f'pass an array of {expected}: {name}.astype("{expected}")'
+            if expected.size == tensor.dtype.size:
+                fix += f', or the same bits: {name}.view("{expected}"), {expected}:FILE.npy on the command line'
             raise refuse("KN-17", f"`{name}` holds {expected} in the source; found {tensor.dtype}", fix, name)
         return tensor
 
