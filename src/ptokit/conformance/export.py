@@ -145,7 +145,7 @@ def _case(program: CaseProgram, k: int, target: str, clauses: Iterable[str]) -> 
 
 
 def _errors(kernel: TextKernel, target: str) -> list[str]:
-    """The clauses by which a target refuses a program."""
+    """The clauses with which a target refuses a program."""
     found = check(kernel, target=target).targets[target].findings
     return sorted({finding.rule for finding in found if finding.level == "error"})
 

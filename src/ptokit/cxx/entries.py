@@ -59,7 +59,7 @@ def without_attributes(texts: list[str]) -> list[str]:
 
 
 def closing_end(texts: list[str], start: int) -> int:
-    """The index after the bracket, or the `>`, that closes the one at `start`."""
+    """The index after the bracket or `>` that closes the bracket at `start`."""
     is_angle = texts[start : start + 1] == ["<"]
     angles = depth = 0
     for index in range(start, len(texts)):

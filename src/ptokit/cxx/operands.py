@@ -82,7 +82,7 @@ class UsedNames:
 
 
 def check_modelled(operand: RecordedOperand, definition: Instruction | None = None) -> None:
-    """Refuse a tile or an array that no modelled instruction takes, or not the one of this definition."""
+    """Refuse a tile or an array that this instruction, or every modelled one, does not take."""
     of_scales = isinstance(operand, RecordedTile | RecordedArray) and operand.dtype == FLOAT8_E8M0.name
     if of_scales and not (definition and any(param.has_scales for param in definition.operands)):
         raise Unexpressible("ptokit does not model this of scales")

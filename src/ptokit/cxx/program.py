@@ -349,7 +349,7 @@ class _Builder:
         return ir.Loop(var, piece.start, substitute(piece.stop, names), 1, (*declared, *body), where=where)
 
     def _is_merged(self, piece: Repeated, source: SourceLoop, file: str) -> bool:
-        """Whether a loop may be that of the source and the one around it: nothing else is called there."""
+        """Whether a loop may stand for two nested loops of the source: nothing is called between the two."""
         outer = loop_around(self.texts.text(file), source.head, source.last, source)
         if outer is None or any(scope.source == outer for scope in self.scopes):
             return False

@@ -436,7 +436,7 @@ class SpecialRoute:
 
 
 def undecided(test: Callable[[Call], bool]) -> Callable[[Call], bool]:
-    """Calls of which numbers that are known at run time only decide whether they pass a test."""
+    """Calls whose run-time numbers decide whether they pass a test."""
     return lambda call: not certain(lambda: test(call)) and not certain(lambda: not test(call))
 
 

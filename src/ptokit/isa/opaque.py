@@ -50,7 +50,7 @@ OWN_KINDS: dict[str, OpaqueKind] = {
 NONE = "-"
 """The form without operands."""
 BY_MEMORY = ""
-"""The pipe of an instruction is the one between the memories of its operands."""
+"""The pipe of an instruction connects the memories of its operands."""
 MOST_OPERANDS = 32
 """Of a form."""
 MOST_FORMS = 4096

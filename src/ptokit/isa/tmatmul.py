@@ -32,7 +32,7 @@ GROUP = 32
 
 
 def groups(k: int) -> int:
-    """The scales of so many elements."""
+    """The number of scales of `k` elements."""
     return -(-k // GROUP)
 
 

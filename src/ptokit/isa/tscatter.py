@@ -15,7 +15,7 @@ READINGS: Table[ScatterIndex] = Table({})
 """Targets where the index is always read as this (A-72)."""
 
 CPU = ("A-52",)
-"""The decision by which the simulator has the rules of A2/A3 and A5."""
+"""The decision that gives the simulator the rules of A2/A3 and A5."""
 
 ZEROES_FIRST = Table({"a2a3": True, "a5": True})
 """Targets whose kernel clears the whole destination before a flat scatter."""

@@ -32,7 +32,7 @@ def edited_texts(texts: Mapping[str, str], program: ir.Program, edits: Sequence[
 
 @dataclass(frozen=True)
 class _Span:
-    """A statement of a text: its first character, and the one after its last."""
+    """A statement of a text: its first character, and the character after its last."""
 
     start: int
     end: int

@@ -310,7 +310,7 @@ def _is_library(entry: TracebackType) -> bool:
 
 
 def _innermost(problem: BaseException) -> tuple[TracebackType | None, bool]:
-    """The innermost entry that is no library's, and whether a library was entered from there."""
+    """The innermost entry outside of libraries, and whether it called a library."""
     last, in_library = None, False
     for entry in _entries(problem.__traceback__):
         in_library = _is_library(entry)

@@ -111,7 +111,7 @@ class Launchable(ABC):
         self.warned: dict[Any, Any] = {}
         """The registry of warnings that Python has shown."""
         self.cached: dict[Key, CachedLaunch | SmallLaunches] = {}
-        """The cache of small launches, and of families of them, of which new lengths need no new program."""
+        """The cache of small launches, and of families of launches, whose programs are valid for new lengths."""
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"

@@ -221,6 +221,6 @@ def _own_strides(tensor: GlobalTensor) -> list[int]:
 
 
 def _without_ones(shape: list[int]) -> list[int]:
-    """The shape without the ones that it begins with."""
+    """The shape without its leading ones."""
     first = next((dim for dim, extent in enumerate(shape) if extent != 1), len(shape))
     return shape[first:]

@@ -106,7 +106,7 @@ class _SourceTree:
         return self.starts[line - 1] + len(text.encode()[:column].decode("utf-8", "replace"))
 
     def span(self, node: ast.stmt) -> tuple[int, int]:
-        """The offsets of a statement's first character and of the one after its last."""
+        """The offsets of a statement's first character and of the character after its last."""
         end = self.offset(cast("int", node.end_lineno), cast("int", node.end_col_offset))
         return self.offset(node.lineno, node.col_offset), end
 
@@ -223,7 +223,7 @@ class SourceEditor:
         return found
 
     def _shared(self, nodes: list[ast.stmt], path: Path, stmt: ir.Stmt, place: Where) -> list[ast.stmt]:
-        """The statement of a line with several: the one that calls what makes `stmt`, by its number among those."""
+        """Of a line with several statements, the one that makes `stmt`: the n-th that calls the same function."""
         name = _called(stmt)
         calling = [node for node in nodes if name in _calls(node)]
         alike = [

@@ -63,7 +63,7 @@ from ptokit.target import compiler_of, families_in_cpp
 WORKSPACE = 1 << 16
 """Bytes of memory for a pointer that no array is passed for."""
 MOST_STEPS = 150_000
-"""Steps of a launch that a check runs: calls, of which those on large tiles count as several."""
+"""Steps of a launch that a check runs. A call is a step, and a call on large tiles several."""
 MOST_RECORDINGS = 8
 """Recordings that are kept."""
 

@@ -311,9 +311,9 @@ class FlagChecks:
         self.orders = bool(profile.pipes) and options.enables("order")
         """Whether faults of order are reported."""
         self.explained: set[Hashable] = set()
-        """Flags of which another finding says that nothing waits for them."""
+        """Flags that another finding reports: nothing waits for them."""
         self._unset: dict[Hashable, Stmt] = {}
-        """Flags of the running block for which a wait was in vain: the set that is left is the one it missed."""
+        """Flags of the running block whose wait did not end: a later set of such a flag is the one that it missed."""
 
     def begin(self) -> None:
         """A block begins."""

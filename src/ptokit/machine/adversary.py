@@ -22,7 +22,7 @@ from ptokit.engine.storage import Array
 from ptokit.machine.pipes import Pipe, PipeEngine, PipeItem, Signal, is_set
 
 TURNS = 4
-"""Of so many consecutive seeds the first chooses among all pipes alike, and the last changes priorities."""
+"""A period of seeds: the first chooses among all pipes alike, and the last changes priorities."""
 CHANGES = (0.02, 0.1, 0.3)
 """How likely the first pipe falls behind, in a step."""
 MOST_TOGETHER = 4

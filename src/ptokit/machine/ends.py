@@ -87,7 +87,7 @@ def _loops(block: Block, around: tuple[Var, ...]) -> Iterator[tuple[Var, ...]]:
 
 
 Span = tuple[int, int]
-"""The first and the one after the last."""
+"""The first, and the end: one after the last."""
 
 
 class MemoryAccess(NamedTuple):

@@ -49,7 +49,7 @@ NEAR = 0.1
 IDLE = 1e-6
 """The derivative of a number that counts in no time."""
 OTHER_STARTS = (-0.5, 0.5)
-"""Steps of such a number, to where it may count: the fit goes on from there, too."""
+"""Steps of such a number to where it may count; the fit continues there as well."""
 
 Array = np.ndarray[Any, Any]
 Point = tuple[Array, Array, Array]

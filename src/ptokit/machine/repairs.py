@@ -28,7 +28,7 @@ MOST_RUNS = 120
 MOST_CURES = 8
 """Faulty flags that are cured, one after the other."""
 MOST_CAUSES = 3
-"""Waits that never end, of which any may be the cause, that are tried at a time."""
+"""How many waits that never end are tried at a time; any of them may be the cause."""
 MOST_PATCHES = 3
 """Repairs that are tried until the source can express one."""
 MOST_BLOCKS = 8

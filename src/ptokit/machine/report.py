@@ -30,7 +30,7 @@ LAST = -1
 
 
 class Sample(NamedTuple):
-    """Blocks by number, of which `LAST` is the last of the grid, and how many others are drawn at random."""
+    """Numbers of blocks, `LAST` for the last of the grid, and how many others are drawn at random."""
 
     numbers: frozenset[int]
     drawn: int

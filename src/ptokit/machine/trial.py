@@ -219,7 +219,7 @@ class SeenFaults:
     wrong: dict[tuple[str, int, int | None, int], None] = field(
         default_factory=dict[tuple[str, int, "int | None", int], None]
     )
-    """Faults of flags that have both ends: kind, statement, the one before, event id."""
+    """Faults of flags that have both ends: kind, statement, previous statement, event id."""
     blocks: dict[int, None] = field(default_factory=dict[int, None])
 
     def number(self, issued: Any) -> int:

@@ -310,7 +310,7 @@ class Entries:
 
 @dataclass(frozen=True)
 class Leading:
-    """In place of a `coalesce`: indices number the entries over so many dims, in C order."""
+    """Instead of a `coalesce`: indices number the entries over this many dims, in C order."""
 
     dims: int
 

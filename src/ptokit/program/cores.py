@@ -25,7 +25,7 @@ ONE_CORE = (Core("host", frozenset(TileType), (SCALAR,), ""),)
 """The core of a target without cores."""
 CORES = (CUBE_CORE, VECTOR_CORE)
 OTHER = {CUBE_CORE.name: VECTOR_CORE.name, VECTOR_CORE.name: CUBE_CORE.name}
-"""For each core, the one that it hands over to."""
+"""For each core, the core that it hands over to."""
 
 
 @cache

@@ -53,7 +53,7 @@ class Argument:
 
     @property
     def array(self) -> str:
-        """The argument that the launch passes an array for: itself, or the one that it is a view of."""
+        """The argument that the launch passes an array for: itself, or the argument that it is a view of."""
         return self.view_of or self.name
 
 

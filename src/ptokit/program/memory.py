@@ -27,7 +27,7 @@ from ptokit.program.expr import (
 Path = tuple[int, ...]
 """A statement: its number in its block, after the (number, arm) of every statement around it. A block: only these."""
 Span = tuple[TileType, float, float]
-"""Addresses in one memory, from the first to the one after the last."""
+"""Addresses in one memory: the first, and the one after the last."""
 Cell = tuple[str, int]
 """A copy of a tile."""
 

@@ -182,7 +182,7 @@ class _Orderer:
     # --- which links ---
 
     def _settled(self, links: Links) -> Links:
-        """Links with which the program is complete, and all of which are needed."""
+        """Links that make the program complete; each of them is needed."""
         return self._pruned(self._repeatable(self._raceless(links)))
 
     def _raceless(self, links: Links) -> Links:

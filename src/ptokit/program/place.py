@@ -226,7 +226,7 @@ def _uses(program: Program) -> dict[str, list[Path]]:
 
 
 def _written_first(program: Program) -> set[tuple[str, Path]]:
-    """Tiles and loop bodies of which every iteration writes the tile first."""
+    """Tiles with the loop bodies whose every iteration writes the tile first."""
     first: dict[tuple[str, Path], bool] = {}
     for path, stmt in statements(program.body):
         for tile, writes in _accesses(stmt).items() if isinstance(stmt, Instr) else ():

@@ -178,7 +178,7 @@ def pipes_used(program: ir.Program, profile: Profile) -> tuple[str, ...]:
 
 
 MOST_CLASSES = 4
-"""Classes of lengths of which the findings are kept, by target."""
+"""How many classes of lengths have their findings kept, by target."""
 MOST_KEPT = 256
 Values = Mapping[Var, int]
 

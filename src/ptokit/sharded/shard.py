@@ -440,7 +440,7 @@ class Shard(OfOneProcess):
             self.give_up(reason)
 
     def replace(self, base: Base) -> None:
-        """Take another state. The files of the one before stay."""
+        """Take another state. The files of the previous state stay."""
         self._set(ShardState(base, self._new_log(), base.seq))
         if self._endpoint is None:
             self._restart("was not running")

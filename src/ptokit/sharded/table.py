@@ -32,7 +32,7 @@ from ptokit.sharded.segments import Spec
 from ptokit.sharded.shard import Base, Sent
 
 Spans = list[tuple[int, int, int]]
-"""Columns of an owner: the first, the one after the last, the place of the first there."""
+"""Columns of an owner: the first, the one after the last, and the place of the first at the owner."""
 
 LEAST_SHARED = 1 << 18
 """Bytes of a source from which on it goes through shared memory."""

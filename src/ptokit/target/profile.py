@@ -186,7 +186,7 @@ class Profile:
     like: str = ""
     """Of a family that is in no document: the family whose rows, rules and kernels it has, but for `revision`."""
     revision: Revision = field(default_factory=Revision)
-    """How this target differs in the definitions of instructions from its family, or from the one that it is like."""
+    """How its instructions differ from those of its family, or of the family that it is like."""
 
     @property
     def family(self) -> str:

@@ -35,7 +35,7 @@ KINDS = {
 INDEX_TYPES = {getattr(torch, name): dtype(name) for name in ("int32", "uint32", "int64")}
 COMBINES = {"sum": Combine.ADD, "mean": Combine.ADD, "max": Combine.MAX, "min": Combine.MIN}
 PICKS = ("max", "min")
-"""Reductions of which each element comes from one lane."""
+"""Reductions whose every element comes from one lane."""
 MOST_LANES = 1 << 31
 FEW_BOUNDS = 256
 """Bounds that are checked as a list: NumPy takes longer to begin."""

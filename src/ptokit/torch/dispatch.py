@@ -204,7 +204,7 @@ def is_plain(*tensors: Tensor | None) -> bool:
 
 
 def _check_devices(tensors: Sequence[Tensor | None], device: torch.device) -> None:
-    """Refuse tensors of which only some are on a device without kernels, such as meta."""
+    """Refuse a call if only some of its tensors are on a device without kernels, such as meta."""
     for each in tensors:
         if each is not None and each.device != device:
             raise ValueError(f"the tensors of a call are on one device; found {each.device} and {device}")

@@ -387,7 +387,7 @@ def _zeros_batch(
 
 
 def in_place_batch(makes: TensorOperator) -> Callable[..., Any]:
-    """What `vmap` does for an operator that writes in place, by the one that makes new tables."""
+    """The rule of `vmap` for an operator that writes in place; it calls the operator that makes new tables."""
 
     def batched(
         _call: Any, info: Any, dims: Batch, table: Tensor, src: Tensor, indices: Tensor, *given: Any

@@ -228,7 +228,7 @@ def _is_whole(value: object, end: int) -> bool:
 
 
 HOT = 100
-"""One in so many of the accessed entries is hot."""
+"""One in this many accessed entries is hot."""
 HEAD = ("table", "call", "shape", "type", "policy", "calls", "indices", "distinct", "outside", "hot 1%")
 
 

@@ -37,7 +37,7 @@ ROWS = (64, 32, 16, 8)
 ELEMENTS = 512
 """Elements of a tile."""
 BLOCK = 32
-"""Bytes of which the rows of a tile are a multiple."""
+"""The rows of a tile are a multiple of this many bytes."""
 WORDS = {4: "uint32", 2: "uint16", 1: "uint8"}
 """Types in which bits are moved, by size."""
 

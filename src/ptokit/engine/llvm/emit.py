@@ -105,7 +105,7 @@ def like(kind: str, element: str) -> str:
 
 
 def _operator(name: str, of_floats: str = "", *, swapped: bool = False) -> Callable[[IrValue, Operand], IrValue]:
-    """An operator of values: the instruction that it writes, and the one for floating-point numbers if it differs."""
+    """An operator of values: its instruction, and the instruction for floating-point numbers if that differs."""
 
     def apply(left: IrValue, other: Operand) -> IrValue:
         right = left.code.same(left, other)
@@ -199,7 +199,7 @@ class IrBuilder:
         return f"{hint}{self._count}"
 
     def begin(self, label: str) -> None:
-        """Start a block; the one before falls through to it."""
+        """Start a block; the previous block falls through to it."""
         if self.is_open:
             self.line(f"  br label %{label}")
         self.line(f"{label}:")
@@ -466,7 +466,7 @@ class IrBuilder:
 
     @contextmanager
     def phase(self, *, waits: bool = True) -> Generator[None]:
-        """Code of which every lane executes its part; code after it finds everything written, if it waits."""
+        """Code that the lanes share. If it waits, the code after it sees everything that they wrote."""
         assert self._lane is None, "a phase inside a phase"
         chip = self.chip
         if chip.lanes == 1:
@@ -539,7 +539,7 @@ class IrBuilder:
     # --- blocks of a grid, in a kernel
 
     def set_lanes(self, lanes: int) -> None:
-        """Have so many lanes, in a kernel that has no phase yet."""
+        """Set the number of lanes of a kernel that has no phase yet."""
         self.chip = self.module.chip = replace(self.chip, lanes=lanes)
         self.attributes = f'"nvvm.maxntid"="{lanes}"'
 

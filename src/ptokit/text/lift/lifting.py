@@ -45,7 +45,7 @@ def lift(program: ir.Program, form: Form, arch: str = "") -> Unit:
 
 
 def _arch(program: ir.Program) -> str:
-    """The architecture with the layout of the tiles in `left`: readers take it from there."""
+    """The architecture that has the layout of the tiles in `left`; readers take it from the text."""
     layouts = {decl.spec.blayout for decl in program.tiles.values() if decl.spec.loc is TileType.Left}
     if len(layouts) > 1:
         message = "tiles in left of both layouts: text takes their layout from the architecture"

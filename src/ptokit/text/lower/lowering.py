@@ -61,7 +61,7 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 
 
 class Refusal(ValueError):
-    """An operation that a program cannot express; `attribute` is the one at fault."""
+    """An operation that a program cannot express; `attribute` is the reason, if it is one."""
 
     def __init__(self, message: str, attribute: str = "") -> None:
         super().__init__(message)

@@ -52,7 +52,7 @@ _TOKEN = re.compile(
 _KINDS = ("", *_TOKEN.groupindex)
 """The kinds of tokens by the numbers of their groups."""
 _UNSEEN = frozenset(("comment", "remark", "line"))
-"""The kinds of which not every one is a token."""
+"""The kinds of matches that are not always tokens."""
 STATEMENT = re.compile(
     r"\.[a-z]|\}|%[\w$.-]+(?:[ \t]*,[ \t]*%[\w$.-]+)*[ \t]*=[^=]|[A-Za-z_][\w.$]*[ \t]+[%@!]", re.ASCII
 )
@@ -80,7 +80,7 @@ class Tokens(Cursor):
         super().__init__(self.source.text)
 
     def advance(self) -> str:
-        """Go on to the next token. Lines without one are no tokens. Gives the text of the one that was there."""
+        """Go to the next token, past empty lines. Returns the text of the current one."""
         taken, self.behind = self.word, self.end
         line_ended = self._is_new = self.kind in ("", "line")
         if self._blank:

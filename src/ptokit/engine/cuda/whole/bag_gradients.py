@@ -21,7 +21,7 @@ from ptokit.isa.move import Combine, Remap
 def run(given: BagGradients) -> None:
     """The sums of gradients of bags, by the rows of a table. Raises `Unsupported` for what has no code."""
     every = given.winners // 4 * given.dtype.size | PIECE
-    """Of so many bytes are pieces at most: as many winners are loaded at a time as a piece has elements."""
+    """The largest size of a piece in bytes: a thread loads as many winners at a time as a piece has elements."""
     facts = given.weights != 0, given.mean, given.winners != 0, given.padding >= 0, given.closed
     move = _prepared(current(), given.dtype, given.index_type, every & -every, *facts)
     sizes = MoveSizes(given.lanes, given.width, given.capacity, given.width, 1, given.width, 1, 1)

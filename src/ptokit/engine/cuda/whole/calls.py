@@ -82,7 +82,7 @@ def kernel_text(chip: Chip, name: str, kind: Kind) -> str:
 MOST_OWNERS = 1 << 32
 """Bytes of the owners of rows, at most; for more rows, lanes are sorted."""
 SPARSE = 16
-"""If there are more than so many rows for each lane, only the owners of rows that are named are cleared."""
+"""If there are more rows than this for each lane, only the owners of the named rows are cleared."""
 MOST_PRIVATE = 1 << 15
 """Bytes of a table that blocks have copies of, at most."""
 PRIVATE_PER_LANE = 1 / 16
@@ -190,7 +190,7 @@ _numbers: dict[tuple[Layout, Layout, Layout], int] = {}
 
 
 def forms_of(table: Layout, other: Layout, index: Layout, size: int, index_size: int, piece: int) -> Forms:
-    """The forms of layouts in elements, for pieces of so many bytes."""
+    """The forms of layouts in elements, for pieces of `piece` bytes."""
     ends = in_bytes(table, size, piece), in_bytes(other, size, piece)
     lanes = in_bytes(index, index_size, index_size)
     found = form(ends[0], piece), form(ends[1], piece), form(lanes, index_size)

@@ -119,7 +119,7 @@ class KernelSite:
         return [self.place(value) for value in values]
 
     def known_place(self, _lane: IrValue, value: IrValue) -> Place:
-        """The same for a lane, in kernels after the one that `places` is for."""
+        """The same for a lane, in the kernels after the kernel of `places`."""
         return self.place(value)
 
     def is_outside(self, value: IrValue) -> IrValue:

@@ -86,7 +86,7 @@ class _UpdateSite:
 
 
 def bisected(code: IrBuilder, count: IrValue, holds: Callable[[IrValue], IrValue]) -> IrValue:
-    """Of how many numbers from 0 on something holds, if it does for none behind the first of which it does not."""
+    """How many of the numbers 0, 1, ... satisfy a condition that holds up to some number and for none after it."""
     found, bits = code.variable(I64, code.i64(0)), bit_length(count)
     with code.loop(0, bits) as k:
         tried = found.get() + (code.i64(1) << (bits - 1 - k))
@@ -214,7 +214,7 @@ KERNELS: dict[str, Write] = {"keys": _keys, "mark": _mark, "ends": _ends, "rows"
 MOST_BITS, MOST_KEY = 31, 63
 """Bits of the number of a lane, and of a key, at most."""
 MOST_KEPT = 256
-"""Elements of a row of which a thread keeps the sum, at most."""
+"""The largest number of elements of a row whose sums a thread keeps."""
 NAMED, VALUES = JOB.index("named"), JOB.index("values")
 Make = Callable[[int, int], tuple[int, int]]
 """Is given the number of a job and how many rows it has; the addresses of their numbers, 64 bits each, and of their
@@ -285,7 +285,7 @@ class _UpdateCall:
         return found[-1]
 
     def finish(self, count: int) -> None:
-        """Do what the rules say, for so many rows, or places where one may begin."""
+        """Apply the rules to a number of rows, or of places where a row may begin."""
         first = len(self.given)
         for kernel, own, across in self.groups:
             self._launch(kernel, count, slice(first, first + len(own)), across)

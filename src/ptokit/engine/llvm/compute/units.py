@@ -114,7 +114,7 @@ class UnitProduct:
         self.wide = 8 // given.size
 
     def write(self, put: Callable[[GroupPart, IrValue, IrValue, Sequence[IrValue]], None]) -> None:
-        """Compute all parts; `put` takes a part, a row, a column, and the sums from there on."""
+        """Compute all parts; `put` takes a part, a row, a column, and the sums that begin there."""
         code, shape = self.code, shape_for(self.code.chip, *self.extents[:2])
         with code.loop(code.lane >> 5, _count_of(shape, self.m, self.n), code.chip.lanes // GROUP) as number:
             part = GroupPart(code, shape, number, self.n)
@@ -139,7 +139,7 @@ class UnitProduct:
         self, left: Sequence[RegionRow], right: Sequence[RegionRow], at: IrValue, totals: list[list[Variable]], *,
         is_whole: bool,
     ) -> None:  # fmt: skip
-        """Multiply along 32 bytes of k, of which this lane takes those `at` and beyond."""
+        """Multiply along 32 bytes of k; this lane takes the bytes from `at` on."""
         x, y = ([self._halves(row, at, is_whole) for row in rows] for rows in (left, right))
         for (r, c), cells in zip(product(range(len(left) // 2), range(len(right))), totals, strict=True):
             (a0, a2), (a1, a3) = x[2 * r], x[2 * r + 1]

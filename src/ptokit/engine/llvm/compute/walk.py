@@ -57,7 +57,7 @@ class RegionView:
         return f"i{8 * self.place.size}"
 
     def alignment(self, lanes: int) -> int:
-        """Bytes that so many neighbours are known to be aligned to."""
+        """The known alignment in bytes of a number of neighbours."""
         first = self.shift[1]
         return self.place.alignment(gcd(lanes, first) if isinstance(first, int) else 1)
 

@@ -29,7 +29,7 @@ from ptokit.program.expr import variables
 from ptokit.program.ir import Block, Branch, Instr, Loop, Program, Stmt, TileDecl, TileUse, View, instructions, walk
 
 MOST_COPIES = 4
-"""Of each tile: data of so many iterations, less one, is on its way."""
+"""The copies of each tile: the data of all but one of these iterations is being loaded."""
 
 
 Load = tuple[Instr, Variant]
@@ -104,7 +104,7 @@ def one_product(branch: Branch, variants: Variants) -> list[tuple[Instr, bool]]:
 
 
 def is_fixed(instr: Instr, variant: Variant, loop: Loop) -> bool:
-    """Whether a load has the same indices, of which the same are right, in all iterations of its loop; or none."""
+    """Whether a load has no indices, or the same ones, valid alike, in all iterations of its loop."""
     (step,) = variant.steps
     index = step.index if isinstance(step, Move) else None
     if index is None:
@@ -218,7 +218,7 @@ class _PipelinedBody:
 
 
 def _in_one_step(variant: Variant) -> Variant:
-    """A tile that is cleared first, and of which some rows are skipped then, in one step: those rows are zero."""
+    """Clear a tile and skip some of its rows in one step: the skipped rows are zero."""
     first, *more = variant.steps
     step = more[0] if len(more) == 1 else None
     if not (isinstance(first, Move) and first.src == Fill() and isinstance(step, Move) and step.index):

@@ -152,7 +152,7 @@ class Slots:
         return max((self.program.tiles[use.tile].spec.elements for use in tiles), default=0)
 
     def _most_spare(self, instr: ir.Instr) -> int:
-        """Bytes of a result of which an input may be the same memory."""
+        """Bytes of a result that may share memory with an input."""
         names = [use.tile for use in instr.tiles]
         is_apart = len(set(names)) == len(names) and sum(name in self.placed for name in names) < 2
         return 0 if is_apart else max(self.program.tiles[name].spec.nbytes for name in names)

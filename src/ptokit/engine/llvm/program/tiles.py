@@ -171,7 +171,7 @@ class Forwarded:
 def forwarded(
     stmt: ir.Stmt, rest: Sequence[ir.Stmt], program: ir.Program, placed: Collection[str], variants: Variants
 ) -> Forwarded | None:
-    """The statement together with the one that empties its tile, if they are such a pair."""
+    """The statement with the next one, if the first fills a tile and the second empties it."""
     if not isinstance(stmt, ir.Instr):
         return None
     store = next((s for s in rest if not isinstance(s, ir.TileDecl | ir.Flag | ir.CrossFlag | ir.Barrier)), None)
@@ -218,7 +218,7 @@ def _has_one_index(first: Move, second: Move) -> bool:
 
 
 def _same(first: Move, second: Move) -> bool:
-    """Whether the region that is filled is the one that is emptied."""
+    """Whether the same region is filled and emptied."""
     assert not isinstance(second.src, Fill)
     same = [expr_of(a) == expr_of(b) for a, b in zip(first.shape, second.shape, strict=True)]
     return all(same) and first.dst.layout == second.src.layout

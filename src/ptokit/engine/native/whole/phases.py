@@ -398,7 +398,7 @@ def find_repeats(code: IrBuilder, rows: Rows) -> None:
 
 
 def store_lanes(code: IrBuilder, rows: Rows) -> None:
-    """Blocks of lanes, of which no two name one row."""
+    """Blocks of lanes that name different rows."""
     mover, own, whole = Mover(code, rows), scratch(code), word(code, "whole").compare("ne", 0)
     lanes, capacity = word(code, "lanes", PTR), word(code, "capacity")
     with shared(code) as (first, count):

@@ -18,7 +18,7 @@ from ptokit.engine.native.whole.block import of_unit, put_unit
 from ptokit.isa.dtype import DType
 
 DIGIT = 11
-"""Bits by which keys are sorted at a time."""
+"""Bits of a key that one pass of the sort looks at."""
 COLUMNS = 256
 """Bytes of sums that registers hold."""
 AHEAD = 8
