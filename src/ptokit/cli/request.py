@@ -281,11 +281,11 @@ class MachineRequest:
     ] = None
 
     def __post_init__(self) -> None:
-        if self.given:
+        if self.stated:
             _ = self.options  # what is wrong is refused before any work is done
 
     @property
-    def given(self) -> list[str]:
+    def stated(self) -> list[str]:
         """The options that are stated."""
         return [f"--{option.name}" for option in fields(self) if getattr(self, option.name) != option.default]
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ptokit import spec
-from ptokit.conformance.forms import KernelText, TileForm, ViewForm, view_of
+from ptokit.conformance.kernel_text import KernelText, TileForm, ViewForm, view_of
 from ptokit.isa.dtype import BASE, FLOAT8, INT32, UINT32, DType, dtype
 
 Bits = np.ndarray[Any, np.dtype[Any]]

@@ -179,13 +179,13 @@ class ElementSlot:
 def element_slot(tile: RecordedTile, offset: int) -> tuple[ElementSlot, Indices]:
     """The element of a tile at an offset in its storage. Raises Unexpressible."""
     slot, numbers = tile_slot(tile)
-    if slot.spec.form not in ("nd", "dn"):
+    if slot.spec.format not in ("nd", "dn"):
         raise Unexpressible("ptokit does not model elements of such a tile")
     row, col = divmod(offset, slot.spec.stride)
     if not 0 <= row * slot.spec.stride + col < slot.spec.elements:
         raise Unexpressible("the element is outside the tile")
     address = numbers[:-2]
-    return ElementSlot(slot), (*address, *((row, col) if slot.spec.form == "nd" else (col, row)))
+    return ElementSlot(slot), (*address, *((row, col) if slot.spec.format == "nd" else (col, row)))
 
 
 # --- arrays

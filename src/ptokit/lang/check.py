@@ -247,7 +247,7 @@ def _report_of(traced: Traced, arguments: Arguments, mode: Mode, grid: int) -> T
     simt = has_simt(traced.program, profile)
     return TargetReport(
         profile.name,
-        (*verdict.errors, *verdict.remarks),
+        (*verdict.errors, *verdict.non_errors),
         {_name(loc, mode): (use.end, _limit(loc, use, mode, simt)) for loc, use in used.items()},
         _tiles(placement.program, mode),
         pipes_used(traced.program, profile),
@@ -421,7 +421,7 @@ class WatchedLaunch:
         """The same launch on another target, with some options changed."""
         return replace(self, options={**self.options, "target": target, **changed})
 
-    def frozen(self) -> WatchedLaunch:
+    def snapshot(self) -> WatchedLaunch:
         """The same launch with copies of its arrays, and with a kernel that later changes of globals do not concern."""
         copies, named = with_copies(self.args, self.keywords)
         return replace(self, kernel=self.kernel.definition.snapshot(), args=copies, keywords=named)

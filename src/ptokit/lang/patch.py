@@ -353,7 +353,7 @@ def with_text(function: FunctionType, texts: Mapping[str, str], *, written: bool
     return _remade(function, source, file if written else _named(file, text), text)
 
 
-def frozen(function: FunctionType) -> FunctionType:
+def with_own_globals(function: FunctionType) -> FunctionType:
     """A function that globals, if they change later, do not change."""
     source = PythonFile.of(function.__code__)
     return _remade(function, source, source.name, source.text)

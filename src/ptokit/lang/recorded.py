@@ -182,7 +182,7 @@ class CppKernel(ForeignKernel):
 
     def bind(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
         """Sort the arguments of a launch by kind."""
-        given = self.given(args, keywords)
+        given = self.named_arguments(args, keywords)
         self.refuse_missing(given)
         tensors, integers, floats = dict[str, GlobalTensor](), dict[str, int](), dict[str, object]()
         for name, kind in self.parameters.items():

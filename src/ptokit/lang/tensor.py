@@ -20,7 +20,7 @@ from ptokit.isa.policy import GlobalLayout, PtoEnum, choose
 from ptokit.lang.arrays import as_array, gpu_of, is_foreign, tracked
 from ptokit.lang.context import current
 from ptokit.lang.faults import public, refuse, trim, user_place
-from ptokit.lang.operators import Valueless, no_array
+from ptokit.lang.refused_operators import Valueless, no_array
 from ptokit.lang.tile import extent
 from ptokit.program.expr import ExtentVar, Var
 
@@ -125,9 +125,9 @@ class GlobalTensor(Valueless):
         if len(parts) > self.array.ndim:
             raise IndexError(f"{len(parts)} slices for a tensor of {self.array.ndim} dims")
         ranges = tuple(_range(part, n) for part, n in zip(parts, self.shape, strict=False))
-        return self.over(self.array[ranges], layout=self.layout, dtype=self.dtype)
+        return self.with_array(self.array[ranges], layout=self.layout, dtype=self.dtype)
 
-    def over(self, part: Array, *, layout: str | GlobalLayout = "nd", dtype: object = None) -> GlobalTensor:
+    def with_array(self, part: Array, *, layout: str | GlobalLayout = "nd", dtype: object = None) -> GlobalTensor:
         """A tensor over an array that lies in the memory of this one."""
         made = GlobalTensor(part, layout=layout, dtype=dtype)
         made.source = self.source

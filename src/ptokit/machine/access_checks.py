@@ -118,7 +118,7 @@ class AccessChecks:
 
     def check_index_flag(self, executed: Executed, site: Site, touches: Touches) -> None:
         """The caller must order the load of an index, although the instruction waits for the load by itself."""
-        kind, wait = site.call.kernel.index_note, site.load_wait
+        kind, wait = site.call.route_kernel.index_note, site.load_wait
         if not self.flags.orders or not kind or wait is None:
             return
         known = list(map(max, self.clocks.peek(f"{core_of(wait.dst)}.{VECTOR}"), self.clocks.peek(wait.dst)))

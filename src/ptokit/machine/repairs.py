@@ -15,9 +15,9 @@ from typing import Any
 from ptokit.machine.report import NEEDLESS, ORDER, Patcher, Repair
 from ptokit.machine.trial import Faults, Replay
 from ptokit.program import ir, repair
-from ptokit.program.calls import access_of, named_operands
 from ptokit.program.cores import OTHER, StatementCores
 from ptokit.program.expr import Expr
+from ptokit.program.instr_calls import access_of, named_operands
 from ptokit.program.ir import CPP, Barrier, Instr, LoadScalar, Program, Stmt, View, transform, walk
 from ptokit.program.memory import Path, statements
 from ptokit.program.order import WAIT, Insertion

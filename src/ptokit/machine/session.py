@@ -26,8 +26,8 @@ from ptokit.machine.site import Executed, Site, repeats
 from ptokit.machine.timer import Timer
 from ptokit.machine.ways import TrafficMeter
 from ptokit.program.budget import has_simt, hidden_memory, static_bytes
-from ptokit.program.calls import unknown_writes
 from ptokit.program.cores import Cores, PipeWork, Sync
+from ptokit.program.instr_calls import unknown_writes
 from ptokit.program.ir import Instr, LoadScalar, Program, Stmt, walk
 from ptokit.program.overlaps import interleaved
 from ptokit.program.show import described

@@ -18,8 +18,8 @@ from ptokit.machine.report import MachineOptions
 from ptokit.machine.session import Session
 from ptokit.machine.shadow import Earlier
 from ptokit.machine.site import Executed, Site
-from ptokit.program.calls import written_arguments
 from ptokit.program.expr import BLOCK_NUM, Var
+from ptokit.program.instr_calls import written_arguments
 from ptokit.program.ir import Program
 from ptokit.program.memory import Path
 from ptokit.program.repair import DOUBLED, EARLY, LEFT, OPEN, OVERFLOW, STUCK, Edited, FlagFault, Pairs, Race

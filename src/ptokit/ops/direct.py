@@ -3,7 +3,7 @@
 
 A plan is for a kind of call: libraries, element types, policies, engine and GPU. It knows no sizes. What can be wrong
 with the sizes of a call is checked on every call. A call that is wrong, or that an engine cannot take as it is, goes
-the long way of `ops.calls`, which says what is wrong. There a kind is planned when the first call has been executed.
+the long way of `ops.functions`, which says what is wrong. It plans a kind after the first call.
 
 Small calls take as long as this module does: it uses tuples, and few functions.
 """

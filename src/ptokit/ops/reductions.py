@@ -23,7 +23,7 @@ from ptokit.isa.layout import packed
 from ptokit.isa.move import Combine, Remap
 from ptokit.lang import gpu
 from ptokit.lang.arrays import as_array
-from ptokit.ops.call import ArrayCall, OutsidePolicy, Reduction
+from ptokit.ops.array_call import ArrayCall, OutsidePolicy, Reduction
 from ptokit.ops.execute import Leading, check_arithmetic, check_capacity, move_gather, move_scatter, plan_scatter
 from ptokit.ops.operands import Array, packed_copy, share_memory, type_of
 

@@ -104,7 +104,7 @@ def _tiles(program: Program, target: str) -> list[dict[str, Any]]:
             "text": str(tile.spec),
             "addresses": [address for address in tile.addresses if isinstance(address, int)],
             "valid": [value if isinstance(value, int) else None for value in tile.spec.valid],
-            "form": tile.spec.form.upper(),
+            "form": tile.spec.format.upper(),
             "box": list(tile.spec.box) if tile.spec.box != (1, 1) else None,
             "layout": {**terms(tile.spec.layout), "start": tile.spec.layout.start},
         }

@@ -104,7 +104,7 @@ class TablePlacement:
         return owners[piece], units + shifts[piece]
 
     def spans(self, owner: int) -> list[tuple[int, int, int]]:
-        """For each piece of an owner: its first unit, the unit after its last, and the place of the first at the owner."""
+        """For each piece of an owner: its first unit, the unit after its last, and where the first is kept."""
         at, found = 0, []
         for piece in self.of(owner):
             found.append((piece.start, piece.stop, at))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ptokit.brief import brief
-from ptokit.engine.bags import BagPlaces, BagSizes, BagsKind, PreparedBags
+from ptokit.engine.bag_arguments import BagPlaces, BagSizes, BagsKind, PreparedBags
 from ptokit.engine.kept import remember
 from ptokit.engine.runnable import Unsupported
 from ptokit.engines import ENGINES, chosen, in_order, ordering, prepared_bags

@@ -32,7 +32,7 @@ TAGS = [
 ]
 """What PyTorch is told of all operators; older versions have only the first. Most policies cannot be captured in a CUDA
 graph."""
-DEVICES = ("CPU", "CUDA")
+DISPATCH_KEYS = ("CPU", "CUDA")
 PLAIN = {torch.Tensor, torch.nn.Parameter}
 Context = Any
 Batch = Sequence[int | None]
@@ -71,7 +71,7 @@ class TensorOperator:
             """With the arguments that PyTorch leaves out, because they have their defaults."""
             return run(*given, *self._defaults[len(given) :])
 
-        for device in DEVICES:
+        for device in DISPATCH_KEYS:
             LIBRARY.impl(name, run_filled, device)
         self._name = f"{NAMESPACE}::{name}"
         torch.library.register_fake(self._name, shape, lib=LIBRARY)

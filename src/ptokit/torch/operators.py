@@ -19,10 +19,10 @@ from ptokit.engine.whole import ZEROS
 from ptokit.isa.policy import ScatterAtomicOp
 from ptokit.lang.gpu import new_tensor
 from ptokit.lang.launch import check_threads, refuse_inside
-from ptokit.ops.call import GATHER as GATHER_CALL
-from ptokit.ops.call import SCATTER as SCATTER_CALL
-from ptokit.ops.calls import gather, scatter
+from ptokit.ops.array_call import GATHER as GATHER_CALL
+from ptokit.ops.array_call import SCATTER as SCATTER_CALL
 from ptokit.ops.direct import HAS_ROWS, direct_gather, direct_scatter
+from ptokit.ops.functions import gather, scatter
 from ptokit.torch.dispatch import Batch, Context, TensorOperator, check_memory, is_plain, keep
 from ptokit.torch.remap import OUTSIDE, READ_OF, ROW, WRITTEN_OF, as_whole, capacity_of, entry_of, quiet, resolved
 

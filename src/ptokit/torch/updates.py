@@ -1,7 +1,7 @@
 """Gradients of the rows that a lookup names, without one of the whole table: sparse, or applied to the rows at once.
 
 The gradient of a row is that of a dense gradient, with its bits. Rules for updates have the formulas of
-`engine/llvm/updates.py`; `RULES` has them as tensor code, for engines without machine code for them.
+`engine/llvm/row_code.py`; `RULES` has them as tensor code, for engines without machine code for them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ptokit.brief import brief
-from ptokit.engine.bags import PARTIAL, RowUpdate
+from ptokit.engine.bag_arguments import PARTIAL, RowUpdate
 from ptokit.engine.runnable import Unsupported
 from ptokit.engines import ENGINES, chosen, row_updates
 from ptokit.finding import suggestion

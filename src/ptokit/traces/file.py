@@ -30,7 +30,7 @@ from ptokit.brief import brief, listed
 from ptokit.finding import counted
 from ptokit.lang.faults import public
 from ptokit.markup import Displayed, box, clipped, dim, table
-from ptokit.traces.calls import (
+from ptokit.traces.traced_calls import (
     CHOICES,
     INDEX_TYPES,
     NOWHERE,

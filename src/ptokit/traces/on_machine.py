@@ -17,10 +17,10 @@ from ptokit.lang.launcher import quiet_report
 from ptokit.machine.outcomes import Outcome
 from ptokit.machine.report import MachineOptions, MachineReport
 from ptokit.target import profile
-from ptokit.traces.calls import Array, CompactTable, LookupKind, TracedCall, compacted
 from ptokit.traces.file import IndexTrace, TableUse, use_of
 from ptokit.traces.kernels import INDEXED, gather, scatter
 from ptokit.traces.replay import ReplaySettings, Row, each_table, first_cells, refused
+from ptokit.traces.traced_calls import Array, CompactTable, LookupKind, TracedCall, compacted
 
 LANES = 16_384
 """Indices of each table that are replayed by default."""

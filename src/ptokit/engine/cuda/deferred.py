@@ -12,7 +12,7 @@ from ctypes import Array, c_int64
 import numpy as np
 
 from ptokit.engine.cuda.device import Device, DeviceBuffer
-from ptokit.engine.cuda.whole.calls import scattering
+from ptokit.engine.cuda.whole.moves import scattering
 from ptokit.engine.llvm.emit import size_of
 from ptokit.engine.llvm.program.independent import CAPACITY, COUNT, LANES, ROWS, Page
 from ptokit.engine.llvm.program.slots import Slots

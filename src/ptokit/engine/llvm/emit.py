@@ -389,7 +389,7 @@ class IrBuilder:
         self.begin(done)
 
     @contextmanager
-    def each(self, count: IrValue) -> Generator[IrValue]:
+    def loop_from_zero(self, count: IrValue) -> Generator[IrValue]:
         """A loop from zero, or no loop for a count of one."""
         if count.number == 1:
             yield self.i64(0)
@@ -498,7 +498,7 @@ class IrBuilder:
         Several lanes share the elements: each gets `wide` columns of a row at a time, of which `cols` is a multiple.
         """
         if self.chip.lanes == 1:
-            with self.each(rows) as i:
+            with self.loop_from_zero(rows) as i:
                 yield i, self.loop
             return
         across = self.i64(cols.number // wide) if cols.number is not None else cols

@@ -182,7 +182,7 @@ def _while(low: Lowering, op: Operation) -> None:
     before, body = op.bodies
     where, open_checks = low.where, len(low.checked)
     _hand_on(low, before.arguments, [low.meaning(value) for value in op.ins])
-    low.emit(Instr("scf_while", (), form=NONE, where=where))
+    low.emit(Instr("scf_while", (), opaque_form=NONE, where=where))
     low.block(before)
     if len(low.checked) != open_checks + 1 or not low.checked[-1]:
         low.missing("the loop has no condition")

@@ -11,9 +11,9 @@ from ptokit.isa.dtype import dtype
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import GlobalLayout
 from ptokit.program import ir
-from ptokit.program.calls import without_defaults
 from ptokit.program.cores import with_needed_cores
 from ptokit.program.expr import Expr, Op, Var, apply, truth
+from ptokit.program.instr_calls import without_defaults
 from ptokit.program.ir import Argument, Float, Given, Integer, View
 from ptokit.text.errors import TextError, joined
 from ptokit.text.lower.arithmetic import FLOATS, read_arithmetic

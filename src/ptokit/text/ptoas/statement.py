@@ -240,7 +240,7 @@ class Draft:
     """Where the keys of attributes stand."""
     types: list[TypeAt] = field(default_factory=list)
     out_types: list[TypeAt] = field(default_factory=list)
-    given: list[TypeAt] | None = None
+    result_types: list[TypeAt] | None = None
     """The types behind the arrow."""
     arguments: list[RawItem] = field(default_factory=list)
     """The arguments of a loop's body."""
@@ -412,8 +412,8 @@ class Grammar(Tokens):
             elif not is_typed and self.accept(":"):
                 is_typed = True
                 draft.types += self._types()
-            elif draft.given is None and (self.accept("->") or self.accept("to")):
-                draft.given = self._types()
+            elif draft.result_types is None and (self.accept("->") or self.accept("to")):
+                draft.result_types = self._types()
             else:
                 return
 
@@ -499,7 +499,7 @@ class Grammar(Tokens):
             draft.operands.append(self.item())
         while self.word != "{":
             if self.accept("->"):
-                draft.given = self._types()
+                draft.result_types = self._types()
             elif self.accept(":"):
                 draft.types = self._types()
             else:

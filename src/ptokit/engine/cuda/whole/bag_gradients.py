@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ptokit.engine.bags import BagGradients
+from ptokit.engine.bag_arguments import BagGradients
 from ptokit.engine.cuda.device import Device, current
-from ptokit.engine.cuda.whole.calls import MOST_PREPARED, CudaMove
 from ptokit.engine.cuda.whole.kinds import PIECE, BagSource
+from ptokit.engine.cuda.whole.moves import MOST_PREPARED, CudaMove
 from ptokit.engine.llvm.numbers import computes, is_byte_float
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.whole import ZEROS, MoveKind, MoveSizes

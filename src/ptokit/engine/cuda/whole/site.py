@@ -72,7 +72,7 @@ class KernelSite:
     # --- shares of a thread
 
     @contextmanager
-    def each(self, total: IrValue, depth: int) -> Generator[list[tuple[IrValue, IrValue | None]]]:
+    def thread_loop(self, total: IrValue, depth: int) -> Generator[list[tuple[IrValue, IrValue | None]]]:
         """Numbers below a total, some for each thread at a time: a number, and whether it counts; None if it does."""
         code, lanes = self.code, self.code.chip.lanes
         with code.phase():

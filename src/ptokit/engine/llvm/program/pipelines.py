@@ -18,14 +18,14 @@ from ptokit.engine.llvm.address import are_known
 from ptokit.engine.llvm.compute import wide
 from ptokit.engine.llvm.compute.wide import Panels
 from ptokit.engine.llvm.emit import I1, I64, Chip, IrValue, Variable
+from ptokit.engine.llvm.program.execution import Execution
 from ptokit.engine.llvm.program.expressions import Evaluator
-from ptokit.engine.llvm.program.instruction import Execution
 from ptokit.engine.llvm.program.slots import Reason
 from ptokit.engine.llvm.program.stage import Stage
 from ptokit.engine.llvm.program.tiles import HeldTile, Variant, Variants, held_tiles
 from ptokit.isa.move import Combine, Compute, Fill, Move, Remap, Side
-from ptokit.program.calls import named_operands
 from ptokit.program.expr import variables
+from ptokit.program.instr_calls import named_operands
 from ptokit.program.ir import Block, Branch, Instr, Loop, Program, Stmt, TileDecl, TileUse, View, instructions, walk
 
 MOST_COPIES = 4
@@ -199,7 +199,7 @@ class _PipelinedBody:
         extents = *work.shape, work.inputs[0].shape[1]
         self.sums.add(into)
         agree = shapes == [each.shape for each in work.inputs[:2]]
-        return agree and wide.takes(self.chip, self.held[into].given, *extents)
+        return agree and wide.takes(self.chip, self.held[into].dtype, *extents)
 
     def _step(self, instr: Instr) -> tuple[Variant | None, Move | Compute | None]:
         """The one variant of an instruction and its one step, of known extents; None if there is no such thing."""

@@ -15,8 +15,8 @@ from ptokit.engine.llvm.resolve import PADDING
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.policy import TileType
 from ptokit.program import ir
-from ptokit.program.calls import named_operands
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Op, Var, variables
+from ptokit.program.instr_calls import named_operands
 
 BLOCK = (BLOCK_IDX, BLOCK_NUM)
 SIGNALS = -1
@@ -78,9 +78,9 @@ class Slots:
         integers = [argument.var for argument in self.program.arguments if isinstance(argument, ir.Integer)]
         known = all(isinstance(measure, int) for measure in measures)
         found = integers if known else _mentioned(self.program)  # extents of arrays are numbers of the launch, too
-        self.given = [var for var in dict.fromkeys(found) if var not in (*BLOCK, *inside)]
+        self.launch_numbers = [var for var in dict.fromkeys(found) if var not in (*BLOCK, *inside)]
         """Numbers that the launch passes in."""
-        return [*BLOCK, *self.given, *dict.fromkeys(inside)]
+        return [*BLOCK, *self.launch_numbers, *dict.fromkeys(inside)]
 
     def reported_slot(self, number: int, reason: int) -> int:
         """The slot that records whether a finding of a statement was reported."""

@@ -21,8 +21,8 @@ from ptokit.isa.layout import Layout
 from ptokit.isa.move import Combine, Compute, Fill, Move, Remap, Side
 from ptokit.isa.operand import TensorSpec
 from ptokit.program import ir
-from ptokit.program.calls import Sharing, call_of, named_operands, sharing
 from ptokit.program.expr import Expr, ExpressionError, Var, apply, evaluate
+from ptokit.program.instr_calls import Sharing, call_of, named_operands, sharing
 from ptokit.program.ir import Instr, Program
 from ptokit.program.symbolic import Conditions, SymbolicNumber, expr_of
 from ptokit.program.verify_call import Options, verify_call
@@ -111,7 +111,7 @@ def trace(
     except (ExpressionError, KeyError):
         return None
     spans = {name: spec.span for name, spec in call.operands.items() if isinstance(spec, TensorSpec)}
-    return Variant(steps, types, conditions.found, spans, bool(findings), sharing(instr, resolve))
+    return Variant(steps, types, conditions.expressions, spans, bool(findings), sharing(instr, resolve))
 
 
 def _stays_inside(step: Move | Compute, sizes: Mapping[str, int]) -> bool:
@@ -230,7 +230,7 @@ class HeldTile:
 
     shape: tuple[int, int]
     layout: Layout
-    given: DType
+    dtype: DType
     """The type that is multiplied."""
     parts: tuple[int, int]
 

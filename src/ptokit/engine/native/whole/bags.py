@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ptokit.engine.bags import BagsKind
-from ptokit.engine.llvm.bags import BagArguments, BagCode, in_columns
+from ptokit.engine.bag_arguments import BagsKind
+from ptokit.engine.llvm.bag_code import BagArguments, BagCode, in_columns
 from ptokit.engine.llvm.emit import I64, PTR, IrBuilder, IrValue, Variable
 from ptokit.engine.native.whole.block import note, of_unit, pieces, put_unit, word
 

@@ -194,7 +194,7 @@ are sorted; then how many keys there are, or the greatest index, and how many ro
 begin."""
 
 
-def each(code: IrBuilder) -> None:
+def run_units(code: IrBuilder) -> None:
     """Unit after unit, whatever its function is."""
     units = word(code, "table", PTR)
     with pieces(code, single=True) as number:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.engine.bags import RowUpdate
-from ptokit.engine.llvm.updates import JOB, UpdateKind, words_of_job
+from ptokit.engine.bag_arguments import RowUpdate
+from ptokit.engine.llvm.row_code import JOB, UpdateKind, words_of_job
 from ptokit.engine.native.whole.block import UNIT, ArgumentBlock
 from ptokit.engine.native.whole.strategies import LONG, Team, native, pool, sampled
 from ptokit.engine.native.whole.updates import DIGIT

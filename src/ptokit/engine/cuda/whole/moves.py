@@ -31,7 +31,7 @@ from ptokit.engine.cuda.resident import resident
 from ptokit.engine.cuda.whole import direct, grouping, kinds, segments
 from ptokit.engine.cuda.whole.bag_source import BagSite
 from ptokit.engine.cuda.whole.check import IndexCheck, Scratch, take
-from ptokit.engine.cuda.whole.kinds import PIECE, BagSource, Kind, Tuning, alignment, form, in_bytes, numbers
+from ptokit.engine.cuda.whole.kinds import PIECE, BagSource, Kind, Tuning, alignment, in_bytes, numbers, without_numbers
 from ptokit.engine.cuda.whole.segments import TAKEN, brief_shared
 from ptokit.engine.cuda.whole.site import KernelSite
 from ptokit.engine.faults import IndexFault
@@ -193,7 +193,7 @@ def forms_of(table: Layout, other: Layout, index: Layout, size: int, index_size:
     """The forms of layouts in elements, for pieces of `piece` bytes."""
     ends = in_bytes(table, size, piece), in_bytes(other, size, piece)
     lanes = in_bytes(index, index_size, index_size)
-    found = form(ends[0], piece), form(ends[1], piece), form(lanes, index_size)
+    found = without_numbers(ends[0], piece), without_numbers(ends[1], piece), without_numbers(lanes, index_size)
     given = (*numbers(lanes, index_size), *numbers(ends[0], piece), *numbers(ends[1], piece))
     return Forms(*found, _numbers.setdefault(found, len(_numbers)), given)
 
@@ -223,7 +223,7 @@ class KernelLaunch(NamedTuple):
     kernel: DeviceKernel
     arguments: int
     pieces: int
-    each: int
+    per_block: int
     most: int
     """Blocks, at most."""
     shared: int
@@ -425,7 +425,7 @@ class CudaCall:
         try:
             if self._is_plain and initial is None:
                 (each,) = launches.values()
-                each.kernel(min(each.most, -(-count * each.pieces // each.each)), arguments[: each.arguments])
+                each.kernel(min(each.most, -(-count * each.pieces // each.per_block)), arguments[: each.arguments])
                 if check is not None:
                     check.begin()
             else:
