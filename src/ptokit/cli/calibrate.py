@@ -92,7 +92,7 @@ class Trace:
 
 
 def read_trace(text: bytes, file: str, kernels: Iterable[str]) -> Trace:
-    """The measurements of a file. Rows of a table count if they are those of one of the `kernels`."""
+    """The measurements of a file. Rows of a table count if they belong to one of the `kernels`."""
     try:
         decoded = text.decode("utf-8-sig")
     except UnicodeDecodeError as problem:

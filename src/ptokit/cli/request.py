@@ -227,7 +227,7 @@ Offsets = Annotated[bool, Option("--offsets", help="Offsets of elements in memor
 
 
 def output(default: str) -> Any:
-    """The option `-o` of a command that writes a file without it, too."""
+    """The option `-o` of a command that also writes a file without it."""
     metavar = f"FILE.{default.rpartition('.')[2]}"
     return Option("-o", "--output", metavar=metavar, help="Where to write.", show_default=default)
 

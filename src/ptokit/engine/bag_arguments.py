@@ -147,7 +147,7 @@ class RowUpdate(NamedTuple):
     """Rows of the table."""
     bags: int
     first: int
-    """The lanes are those from this number on, in arrays that have those before it, too."""
+    """The number of the first lane; the arrays also hold the lanes before it."""
     last: int
     padding: int
     """The index of lanes that do not count; -1 if all do."""

@@ -307,7 +307,7 @@ class InstructionStep:
     """An instruction: operands are bound once per set of numbers, the call is verified once per description."""
 
     alone = True
-    """Whether memory use is checked for each instruction, too."""
+    """Whether memory use is also checked for each instruction."""
 
     def __init__(self, instr: ir.Instr, executable: Executable) -> None:
         self.instr = instr

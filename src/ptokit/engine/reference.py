@@ -470,7 +470,7 @@ class IndexedStep(CopyStep):
         return target.overlaps(storages[self.idx]) or target.overlaps(storages[self.src])
 
     def locate(self, storages: Storages, i: Array, j: Array) -> _Run:
-        """Where lanes (i, j) read and write, by the index values that are there now."""
+        """Where lanes (i, j) read and write, by the current index values."""
         at = self.index.access.layout.offset(i, j)
         raw = self.reader.widen(storages[self.idx].bits[at])
         lanes = self.reader.land(raw)

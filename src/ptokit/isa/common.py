@@ -591,7 +591,7 @@ def build(
         route=route,
         operation=row.op,
         kernels={family: routes(family) for family in NPU},
-        reports=Reports(faults=row.faults),
+        reports=FaultReports(faults=row.faults),
         spellings={
             "C++": (cpp or f"{row.name.upper()}({', '.join((first, *sources))})",),
             **text.spellings(row.name, modifiers),

@@ -11,10 +11,10 @@ from typing import Any, Literal, TypeGuard
 from ptokit.brief import brief
 from ptokit.finding import Finding, Fix, Level, VerifyError
 from ptokit.isa.dtype import DType
+from ptokit.isa.kernel import NO_KERNEL, RouteKernel, kernel_of
 from ptokit.isa.move import Combine, Compute, Index, Move
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import PtoEnum, TileType
-from ptokit.isa.kernel import NO_KERNEL, RouteKernel, kernel_of
 from ptokit.isa.spelling import PLAIN_TEXT, TMP, Attribute, OpText, Workspace
 from ptokit.isa.table import REVISIONS, Table, lookup, revision_of
 from ptokit.isa.unknown import Undecided, certain
@@ -130,7 +130,7 @@ class Call:
 
     @cached_property
     def route_kernel(self) -> RouteKernel:
-        """How the target executes that route; an empty one if there is none."""
+        """How the target executes its route; an empty kernel if it cannot."""
         return kernel_of(self.instruction, self.target, self.route) if self.has_route else NO_KERNEL
 
     @property
@@ -437,7 +437,7 @@ class Param:
     has_scales: bool = False
     """Whether it may be a tile of scales (float8_e8m0)."""
     in_part: bool = False
-    """Of a tile that is updated: what is not written stays, and nothing of it is read."""
+    """Of a tile that is updated: the rest keeps its content, and nothing is read."""
 
 
 @dataclass(frozen=True)
@@ -452,7 +452,7 @@ class Modifier:
     text: Attribute | None = None
     """How text writes it."""
     positional: bool = False
-    """Whether Python takes it by position, too."""
+    """Whether Python takes it by position as well."""
     sources: tuple[str, ...] = ()
     """If the order of the sources states it: their names in Python; those of the operands if empty."""
     by_target: Table[PtoEnum] | None = None
@@ -511,7 +511,7 @@ def always(member: PtoEnum) -> Callable[[Call], PtoEnum]:
 
 @dataclass(frozen=True)
 class OrderHazard:
-    """The hazard of two accesses that nothing orders: one of this instruction, one of another."""
+    """The hazard of two unordered accesses: one of this instruction, one of another."""
 
     kind: str
     memory: str
@@ -628,7 +628,7 @@ class Destination:
 
 
 @dataclass(frozen=True)
-class Reports:
+class FaultReports:
     """What is reported when an instruction runs."""
 
     faults: Mapping[str, Fault] = field(default_factory=dict[str, Fault])
@@ -675,7 +675,7 @@ class Instruction:
     """How C++ calls it."""
     destination: Destination = field(default_factory=Destination)
     """What it writes."""
-    reports: Reports = field(default_factory=Reports)
+    reports: FaultReports = field(default_factory=FaultReports)
     """What is reported when it runs."""
     pages: Pages = field(default_factory=Pages)
     """What pages say besides this definition."""

@@ -642,7 +642,7 @@ MGATHER = Instruction(
         row_index=is_row,
     ),
     kernels=KERNELS,
-    reports=Reports(
+    reports=FaultReports(
         conflicts=CONFLICTS,
         faults={
             "outside": Fault("MG-OOB-04", "H-10", BELOW_CAPACITY),

@@ -406,7 +406,7 @@ MSCATTER = Instruction(
     route=lambda call: f"mscatter.{call.coalesce.text}{call.lookup(SUFFIXES, no_suffix)(call)}",
     kernels={"a2a3": A2A3, "a5": {"mscatter.row": SIMT, "mscatter.elem": replace(SIMT, by_element=True)}},
     cpp=CPP,
-    reports=Reports(
+    reports=FaultReports(
         repeats=Repeats(
             levels=error(*NPU),
             same="H-14",

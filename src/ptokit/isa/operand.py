@@ -142,7 +142,7 @@ class TileSpec(_Spec):
         return self.pitch or (self.cols if self.blayout is BLayout.RowMajor else self.rows)
 
     def cut(self, rows: int, cols: int, start: int) -> TileSpec:
-        """A slice of `rows` x `cols` that begins `start` elements after the tile; all of it is valid."""
+        """A slice of `rows` x `cols` that begins `start` elements after the tile. The whole slice is valid."""
         by_row = self.blayout is BLayout.RowMajor
         length, count = (cols, rows) if by_row else (rows, cols)
         has_gaps = self.slayout is SLayout.NoneBox and count > 1 and length != self.stride

@@ -43,7 +43,7 @@ REDUCTIONS = (
 
 
 BY_HALVES = Workspace(1, used=BOTH_USE_WORKSPACE)
-"""Sums of pairs of rows: A5 keeps them in the workspace, too."""
+"""Sums of pairs of rows, which A5 keeps in the workspace as well."""
 ONE_ROW = "a plain Vec tile of one row or more; row 0 is written"
 THROUGH_FLOAT = Fix(
     "convert with ", OpName("tcvt"), " first (bfloat16: to float32), reduce, and convert the result back"

@@ -229,7 +229,7 @@ TSCATTER = Instruction(
         "a5": dict.fromkeys(("tscatter.row", "tscatter.flat"), route_kernel("V", INDEXED, Handshake())),
     },
     cpp=CPP,
-    reports=Reports(
+    reports=FaultReports(
         repeats=Repeats(
             levels=hazard(*EVERYWHERE),
             same="H-17",

@@ -120,7 +120,7 @@ def within(
     function: Callable[..., Result],
     *args: object,
 ) -> Result:
-    """Call a function within those of two blocks that there are."""
+    """Call a function within two blocks; either may be missing."""
     if outer is None:
         if inner is None:
             return function(*args)

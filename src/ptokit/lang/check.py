@@ -255,7 +255,7 @@ def _report_of(traced: Traced, arguments: Arguments, mode: Mode, grid: int) -> T
 
 
 def _name(loc: TileType, mode: Mode) -> str:
-    """The memory's name; on the simulator, where all of it is host memory, the location."""
+    """The memory's name; the location on the simulator, whose memories are all host memory."""
     memory = mode.profile.memories[loc]
     return loc.text if memory.size is None else memory.name
 
@@ -355,7 +355,7 @@ def _joined_ranges(bounds: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _memory(first: int, end: int) -> tuple[int, Array]:
-    """New bytes for a range of addresses, as aligned as it is."""
+    """New bytes for a range of addresses, with the same alignment."""
     memory = np.zeros(end - first + LINE, np.uint8)
     skipped = (first - memory.ctypes.data) % LINE
     return first, memory[skipped : skipped + end - first]
@@ -372,7 +372,7 @@ def _over(tensor: GlobalTensor, array: Array) -> GlobalTensor:
 
 
 PASSED_ON = ("target", "strict", "header", "dyn_ub", "launch")
-"""Options of a launch that apply on the machine, too."""
+"""Options of a launch that also apply on the machine."""
 _PAUSED: ContextVar[bool] = ContextVar("ptokit_paused", default=False)
 
 

@@ -1,4 +1,4 @@
-"""Tiles and tensors in notebooks: what they are, and the corners of their values."""
+"""Tiles and tensors in notebooks: their types, and the corners of their values."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ MOST_SIGNATURES = 256
 MOST_TRIES = 8
 """Attempts at a program for many lengths, for one family of signatures."""
 FIXED_TABLES = 2
-"""The first of them are valid for one length of each table that is indexed: code that knows it is faster."""
+"""The first of these programs know the lengths of the tables that are indexed, because such code is faster."""
 
 
 @dataclass

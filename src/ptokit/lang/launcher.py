@@ -421,8 +421,8 @@ def _agrees(before: Launchable, after: Launchable, arguments: Arguments, mode: M
 
 
 def quiet_report(launcher: Launcher, *args: object, options: object = None, **how: Any) -> MachineReport:
-    """The report of a launch on the machine that the caller shows: there is no warning, and a strict launch with faults
-    has a report, too."""
+    """The report of a launch on the machine, for callers that show it: without a warning, and also for a strict launch
+    with faults."""
     chosen = replace(machine_options(options, "standard", None), quiet=True)
     try:
         return cast("MachineReport", launcher(*args, engine=MACHINE, options=chosen, **how))

@@ -323,7 +323,7 @@ def _called(stmt: ir.Stmt) -> str:
 
 
 def _calls(node: ast.stmt) -> set[str]:
-    """The names of what a statement calls, without those inside its bodies."""
+    """The names of the functions that a statement calls outside of its bodies."""
     inner = {each for body in _bodies(node) for stmt in body for each in ast.walk(stmt)}
     called = (each.func for each in ast.walk(node) if isinstance(each, ast.Call) and each not in inner)
     names = (getattr(each, "attr", None) or getattr(each, "id", None) for each in called)
@@ -343,7 +343,7 @@ def rewritten(
 
 
 def with_text(function: FunctionType, texts: Mapping[str, str], *, written: bool = False) -> FunctionType:
-    """A function as the text among these defines it that is of its file; itself if there is none. Once the text is
+    """The function as the changed text of its file defines it; itself if that text did not change. Once the text is
     `written`, its code has the name of the file."""
     name = function.__code__.co_filename
     file, _ = _TEXTS.get(name, (name, ""))

@@ -207,7 +207,7 @@ class TracedTensor(StandIn, GlobalTensor):
 
     @property
     def is_plain(self) -> bool:
-        """Whether this is an array as it is, or a block of one."""
+        """Whether this is a whole array or a block of one."""
         return self.own is None
 
     def use(self) -> View:

@@ -53,7 +53,7 @@ class GlobalTensor(Valueless):
                 raise refuse("KN-08", "a kernel's arrays are its arguments", "pass the array, or a GlobalTensor of it")
             self.array = own = as_array(array)
             self.source = tracked(array)
-            """The object that counts writes into its memory, if its library does so."""
+            """The object that counts writes into its memory, if its library counts them."""
             self._as_it_is = shape is None and stride is None
             if self._as_it_is:
                 self.spec = _own_spec(own.dtype, own.shape, own.strides, layout, dtype)
@@ -95,7 +95,7 @@ class GlobalTensor(Valueless):
 
     @property
     def is_plain(self) -> bool:
-        """Whether this is the array as it is, in ND or DN layout, and can be sliced as the array can."""
+        """Whether this is the array itself, in ND or DN layout, so that it can be sliced like the array."""
         own, layout = self.array, self.spec.layout_kind
         if layout not in PLAIN_LAYOUTS or not isinstance(own, np.ndarray | DeviceArray):  # pyright: ignore[reportUnnecessaryIsInstance]
             return False
@@ -162,7 +162,7 @@ def _range(part: object, n: int) -> slice:
 def _own_spec(
     element: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...], layout: object, requested: object
 ) -> TensorSpec:
-    """The description of an array as it is; `strides` are in bytes."""
+    """The description of an array with its own layout; `strides` are in bytes."""
     kind = _element_type(element, requested)
     _check_dims(shape)
     for step, n in zip(strides, shape, strict=True):

@@ -43,7 +43,7 @@ class Names:
         """By target and part: the function, what the target was bound to, and the place of the last element."""
 
     def of(self, frames: Sequence[FrameType]) -> str:
-        """The name of what the innermost call returns: that of the outermost function it is returned to."""
+        """The name of the innermost call's result: the name that the outermost function gives to it."""
         name, path = "", Path()
         for k, frame in enumerate(frames):
             code = next((each.f_code for each in frames[k:] if each.f_code.co_name.isidentifier()), frame.f_code)
@@ -85,7 +85,7 @@ def _key(part: Part, frame: FrameType) -> Part:
 
 
 def _spelt(target: ast.expr, path: Path, frame: FrameType) -> str:
-    """The name of a part of what a target gets: `a`, `rest[0]`, `state.sum`; empty if the source does not tell."""
+    """The name that a part of an assigned value gets: `a`, `rest[0]`, `state.sum`; empty if unknown."""
     if isinstance(target, ast.Tuple | ast.List):
         return _item(target.elts, path, frame)
     if isinstance(target, ast.Name):

@@ -162,7 +162,7 @@ class Patch:
     kernel: Any = field(default=None, compare=False, repr=False)
     """The kernel of the texts after the change, which can be launched."""
     refusal: str = ""
-    """Why there is none."""
+    """Why the source was not changed."""
 
     @property
     def diff(self) -> str:

@@ -83,7 +83,7 @@ class Site:
 
 
 def site(prepared: Prepared, lenient: Prepared | None, profile: Profile) -> Site | None:
-    """An instruction as it is executed; None if it cannot be. `lenient` is a refused call without the rules that memory
+    """An executed instruction; None if it cannot be executed. `lenient` is a refused call without the rules that memory
     safety does not depend on."""
     used = prepared if prepared.plan is not None else lenient
     if used is None or used.plan is None:

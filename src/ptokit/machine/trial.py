@@ -61,7 +61,7 @@ class Faults:
 
     @property
     def is_clean(self) -> bool:
-        """Whether there is none."""
+        """Whether there are no faults."""
         return not (self.flags or self.races or self.error)
 
 

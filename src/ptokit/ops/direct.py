@@ -321,5 +321,5 @@ def new_tensor(table: Any, shape: tuple[int, ...], _dtype: object) -> tuple[Any,
 
 
 def new_function(table: object, on_gpu: bool) -> Callable[..., tuple[Any, int]]:
-    """The function that makes results of the library of a table; of CuPy for others on a GPU."""
+    """The function that makes results in the library of a table; in CuPy for other arrays on a GPU."""
     return new_tensor if gpu.is_torch(table) else gpu.new if on_gpu else new_array

@@ -108,7 +108,7 @@ def signature(instr: Instr) -> Hashable:
 
 
 def named_operands(instr: Instr) -> dict[str, Operand]:
-    """The operands that are there, by the names of the definition."""
+    """The operands of a statement, by the names of its definition."""
     return {param.name: operand for param, operand in zip(instr.definition.operands, instr.operands, strict=False)}
 
 
@@ -119,7 +119,7 @@ def all_operands(instr: Instr) -> dict[str, Operand]:
 
 
 def with_tiles(finding: Finding, instr: Instr) -> Finding:
-    """A finding of a call, with the names of tiles in the place of the operands that share bytes."""
+    """A finding of a call, with the names of tiles instead of the operands that share bytes."""
     if not finding.tiles:
         return finding
     used = {name: operand.tile for name, operand in all_operands(instr).items() if isinstance(operand, TileUse)}

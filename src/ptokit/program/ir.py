@@ -411,7 +411,7 @@ def _changed(part: object, change: Callable[[Expr], Expr]) -> Any:
 
 
 def with_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
-    """The statement with other expressions, in the blocks inside, too."""
+    """The statement with other expressions, also in the blocks inside."""
     blocks = [tuple(with_expressions(inner, change) for inner in block) for block in children(stmt)]
     return with_blocks(_changed(stmt, change), blocks)
 

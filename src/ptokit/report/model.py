@@ -286,7 +286,7 @@ PARTS = {"/*style*/": "style.css", "/*script*/": "script.js"}
 
 
 def write_page(path: str | os.PathLike[str], reports: Sequence[MachineReport]) -> None:
-    """Write the page of some reports of one launch; the file is whole, or as it was."""
+    """Write the page of some reports of one launch. The file is written as a whole, or not at all."""
     first, *others = reports
     for other in others:
         _check_same(first, other)

@@ -245,7 +245,7 @@ def check_mode(mode: str, values: Tensor, name: str = "mode") -> None:
 def _check_operands(
     table: Tensor, indices: Tensor | None, offsets: Tensor, weights: Tensor | None, reduce: str
 ) -> None:
-    """Refuse what engines would not read as it is: they get only addresses."""
+    """Refuse tensors that engines would read wrongly: they get addresses only."""
     check_mode(reduce, table, "reduce")
     if not table.dim():
         raise ValueError("a table of rows has one dim or more; found none")

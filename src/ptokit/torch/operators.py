@@ -141,7 +141,7 @@ def _zeros_shape(src: Tensor, _indices: Tensor, shape: Sequence[int], *_given: A
 
 
 def nothing(*_given: Any, **_named: Any) -> None:
-    """The result of what writes in place."""
+    """The result of an operator that writes in place."""
     return None
 
 

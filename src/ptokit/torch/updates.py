@@ -32,7 +32,7 @@ from ptokit.torch.remap import OUTSIDE, ROW, resolved
 
 
 class Lookup(NamedTuple):
-    """Lanes that read rows of a table, and the gradient of what they gave: a row for each bag, or for each lane."""
+    """Lanes that read rows of a table, and the gradient of their result: a row for each bag or lane."""
 
     grad: Tensor
     indices: Tensor
@@ -45,7 +45,7 @@ class Lookup(NamedTuple):
     shape: Sequence[int]
     """That of the table."""
     lanes: Callable[[], Sequence[int]]
-    """The numbers of the first lane, and of that behind the last one; on a GPU, they may have to be waited for."""
+    """The first lane, and the end: one after the last lane. On a GPU this may wait for them."""
 
 
 @dataclass
@@ -67,7 +67,7 @@ class FusedOptimizer:
                 raise ValueError(f"{name} is a number from 0 up; found {brief(number)}")
 
     def state(self, table: Tensor) -> Tensor | None:
-        """Zeros: the state of a table that was not updated yet; None if there is none."""
+        """Zeros: the state of a table that was not updated yet; None if the optimizer has no state."""
         shape = {"adagrad": table.shape, "rowwise_adagrad": table.shape[:1]}.get(self.rule)
         return None if shape is None else table.new_zeros(shape, dtype=_of_sums(table.dtype))
 

@@ -190,7 +190,7 @@ class IrBuilder:
         return f"%v{self._count}"
 
     def line(self, text: str) -> None:
-        """One line, as it is."""
+        """One line, unchanged."""
         self._lines.append(text)
 
     def new_label(self, hint: str) -> str:
@@ -237,7 +237,7 @@ class IrBuilder:
         return IrValue(self, kind, f"<{', '.join([f'{element} {number}'] * count)}>")
 
     def i64(self, number: Operand) -> IrValue:
-        """A 64-bit whole number; one that is a value stays as it is."""
+        """A 64-bit whole number; a value is returned unchanged."""
         return number if isinstance(number, IrValue) else IrValue(self, I64, str(number), number)
 
     def same(self, value: IrValue, other: Operand) -> IrValue:

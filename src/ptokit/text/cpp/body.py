@@ -136,7 +136,7 @@ class KernelBody:
 
     @cached_property
     def first_vector(self) -> str:
-        """The name of what says that this is the first vector core of its block, if only that one works."""
+        """The name of the flag that says whether this is the first vector core of its block, if only it works."""
         statements = list(ir.walk(self.program.body))
         alone = self.has_both_cores and any(self._core_of(s) == VECTOR_CORE.name for s in statements)
         return "is_first_vector" if alone else ""

@@ -205,7 +205,7 @@ def _hand_on(low: Lowering, values: tuple[Value, ...], meanings: list[Meaning]) 
 
 
 def _condition(low: Lowering, op: Operation) -> None:
-    """The end of what a loop computes before each iteration."""
+    """The end of the part of a loop that runs before each iteration."""
     low.checked.append(op.ins)
 
 

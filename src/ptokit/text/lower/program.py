@@ -1,4 +1,4 @@
-"""The program of a text, from its kernel and the arguments of that: pointers, arrays, numbers, and tiles."""
+"""The program of a text, from its kernel and the kernel's arguments: pointers, arrays, numbers, and tiles."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ WORDLIKE = ("bare", "string")
 
 @dataclass(slots=True)
 class RawItem:
-    """An operand as it is written."""
+    """An operand as written."""
 
     kind: str
     """`value`, `number`, `address` (of `@tile(...)`), `bare`, `symbol` or `string`."""
@@ -226,7 +226,7 @@ class TypeAt:
 
 @dataclass
 class Draft:
-    """A statement as it is written."""
+    """A statement as written."""
 
     opcode: str = ""
     start: int = 0

@@ -219,7 +219,7 @@ def _takes_position(_op: str, into: DType, given: Types) -> bool:
 
 
 WIDENED = {("float32", "float16")}
-"""Types of a result and of what is added to it, if they differ."""
+"""Types of a result and of its addend, if they differ."""
 
 
 def _takes_multiple(_op: str, into: DType, given: Types) -> bool:

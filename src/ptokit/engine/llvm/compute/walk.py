@@ -63,7 +63,7 @@ class RegionView:
 
     @property
     def run(self) -> int:
-        """How many neighbours in a row can be taken at once, from every multiple of that number on."""
+        """How many neighbours in a row can be taken at once; groups begin at multiples of that number."""
         length, first = WHOLE if self.one_col else run_length(self.place.layout.cols), self.shift[1]
         return gcd(length, first) if length != WHOLE and isinstance(first, int) else length
 

@@ -46,7 +46,7 @@ class Pipeline:
     tiles: Mapping[str, Panels]
     """Those that are loaded."""
     views: Mapping[str, str]
-    """Other tiles, and which of those each of them is."""
+    """Other tiles, with the tile that each of them stands for."""
     sums: frozenset[str]
     """Tiles that products are summed in."""
     stores: Sequence[Load] | None

@@ -56,5 +56,5 @@ def _greatest(code: IrBuilder) -> tuple[Variable, Callable[[IrValue], None]]:
 
 
 def _wide(kind: BagsKind) -> int:
-    """Columns that registers hold; lanes need registers, too."""
+    """How many columns registers hold; lanes need registers as well."""
     return (COLUMNS // 2 if kind.tracked else COLUMNS) // kind.dtype.size

@@ -141,7 +141,7 @@ class ValuesInPlace:
         self.remap: Callable[[IrValue], IrValue] = remap or (lambda value: value)
 
     def read(self, at: IrValue, step: int) -> IrValue:
-        """One value, or some that lie side by side, as it is."""
+        """One value, or several side by side, unchanged."""
         return taken(self.code, self.index, self.indices.dtype, self.code.at(self.base, at * self.step), step)
 
     def take(self, at: IrValue, step: int) -> IrValue:
