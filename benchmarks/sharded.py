@@ -22,7 +22,7 @@ from _measure import interleaved, median, ratio
 
 import ptokit as pto
 from ptokit.isa.policy import GatherOOB
-from ptokit.ops.call import GATHER
+from ptokit.ops.array_call import GATHER
 from ptokit.sharded.owner import Owner
 from ptokit.sharded.placement import AccessCounts, TableGrid, even
 from ptokit.sharded.refusals import Refusals

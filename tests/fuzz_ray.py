@@ -68,7 +68,7 @@ def main() -> int:
     slices = [each for each in slices_of(commands.splitlines()) if given.only in each.file] * given.times
     failed = 0
     with task("slices", len(slices), "slices") as progress:
-        for each, (status, output) in zip(slices, progress.over(run_tasks(run_slice, slices)), strict=True):
+        for each, (status, output) in zip(slices, progress.track(run_tasks(run_slice, slices)), strict=True):
             failed += status not in (0, 5)  # 5: a file without tests
             if status not in (0, 5):
                 print(f"== {' '.join((*each.environment, 'pytest', *each.options, each.file))}\n{output}", flush=True)

@@ -11,7 +11,7 @@ import pytest
 
 import ptokit as pto
 from ptokit.ops import reductions as lanes_module
-from ptokit.ops.call import MODES, REDUCES
+from ptokit.ops.array_call import MODES, REDUCES
 from tests import naive_forms as naive
 from tests.property.naive_whole import ENGINES
 

@@ -128,7 +128,7 @@ def test_nothing_is_drawn_under_pytest() -> None:
 
 def test_a_task_can_be_switched_off(terminal: Terminal) -> None:
     with task("work", enabled=False) as work:
-        assert progress.current() is None and [*work.over("abc")] == ["a", "b", "c"] and work.done == 3
+        assert progress.current() is None and [*work.track("abc")] == ["a", "b", "c"] and work.done == 3
 
 
 # --- what it shows -----------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def test_a_task_can_be_switched_off(terminal: Terminal) -> None:
 @pytest.mark.parametrize("total", [1, 3, 7, 20, 1000])
 def test_the_bar_is_as_long_as_the_share_that_is_done(total: int) -> None:
     work = Task("t", total, "x")
-    for _ in work.over(range(total)):
+    for _ in work.track(range(total)):
         filled = str(work).partition("[")[2].partition("]")[0]
         assert len(filled) == BAR and filled.count("=") == BAR * work.done // total
     assert f"[{'=' * BAR}] 100 %, {total:,} of {total:,} x" in str(work)

@@ -105,7 +105,7 @@ def test_threads_that_call_at_once(lanes: int) -> None:
 
 def test_functions_outlive_the_caches_that_made_them() -> None:
     short = pytest.importorskip("ptokit.engine.native.whole.short")
-    calls = pytest.importorskip("ptokit.engine.native.whole.calls")
+    calls = pytest.importorskip("ptokit.engine.native.whole.moves")
     assert np.array_equal(pto.gather(TABLE, INDICES), TABLE[INDICES])
     short._method.cache_clear()
     gc.collect()

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
         barrier, block_idx, block_num, const, load_scalar, otherwise, range, set_flag, sync_set, sync_wait, wait_flag,
         when,
     )  # fmt: skip
-    from ptokit.lang.expr import cdiv, max, min
     from ptokit.lang.instructions import *  # noqa: F403
     from ptokit.lang.kernel import Kernel, kernel
     from ptokit.lang.live import cases
     from ptokit.lang.loaded import TextKernel, load
+    from ptokit.lang.traced_integers import cdiv, max, min
     from ptokit.machine.report import MachineOptions
     from ptokit.ops import gather, gather_along, gather_nd, scatter, scatter_along, scatter_nd
     from ptokit.sharded.messages import ShardedError
@@ -60,7 +60,7 @@ __all__ += instructions.__all__
 LATER = {
     "lang.control": ("barrier", "block_idx", "block_num", "const", "load_scalar", "otherwise", "range", "set_flag",
                      "sync_set", "sync_wait", "wait_flag", "when"),
-    "lang.expr": ("cdiv", "max", "min"),
+    "lang.traced_integers": ("cdiv", "max", "min"),
     "lang.kernel": ("Kernel", "kernel"),
     "lang.live": ("cases",),
     "engine.runnable": ("Run",),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ptokit.brief import brief
-from ptokit.engine.bags import BagGradients, BagsKind, PreparedBags, TableBags
+from ptokit.engine.bag_arguments import BagGradients, BagsKind, PreparedBags, TableBags
 from ptokit.engine.gpu import COPIED, DeviceArray
 from ptokit.engine.runnable import CUDA, NATIVE, REFERENCE, Runnable, Unsupported
 from ptokit.engine.storage import Storage
@@ -89,10 +89,10 @@ ENGINES = {
         Engine(
             NATIVE,
             "ptokit.engine.native.program.executable:NativeExecutable",
-            "ptokit.engine.native.whole.calls:run",
-            "ptokit.engine.native.whole.calls:prepare",
+            "ptokit.engine.native.whole.moves:run",
+            "ptokit.engine.native.whole.moves:prepare",
             bags="ptokit.engine.native.whole.bag_calls:prepare",
-            table_bags="ptokit.engine.native.whole.tables:run",
+            table_bags="ptokit.engine.native.whole.table_bags:run",
             row_updates="ptokit.engine.native.whole.update_calls:run",
             needs={"llvmlite.binding": "llvmlite"},
             about="compiled for this processor; needs llvmlite",
@@ -100,11 +100,11 @@ ENGINES = {
         Engine(
             CUDA,
             "ptokit.engine.cuda.executable:CudaExecutable",
-            "ptokit.engine.cuda.whole.calls:run",
-            "ptokit.engine.cuda.whole.calls:prepare",
-            "ptokit.engine.cuda.whole.calls:not_captured",
-            bags="ptokit.engine.cuda.whole.bags:prepare",
-            table_bags="ptokit.engine.cuda.whole.bags:run_tables",
+            "ptokit.engine.cuda.whole.moves:run",
+            "ptokit.engine.cuda.whole.moves:prepare",
+            "ptokit.engine.cuda.whole.moves:not_captured",
+            bags="ptokit.engine.cuda.whole.bag_launches:prepare",
+            table_bags="ptokit.engine.cuda.whole.bag_launches:run_tables",
             row_updates="ptokit.engine.cuda.whole.update_calls:run",
             bag_gradients="ptokit.engine.cuda.whole.bag_gradients:run",
             needs={"llvmlite.binding": "'ptokit[cuda]'", "cupy": "'ptokit[cuda]'"},

@@ -20,6 +20,6 @@ def lines_of(file: str) -> list[str]:
 
 
 def line_of(file: str, number: int) -> str:
-    """A line of a file or of a kept text, counted from 1; empty if there is none."""
+    """A line of a file or of a kept text, counted from 1; empty if it does not exist."""
     lines = lines_of(file)
     return lines[number - 1] if 0 < number <= len(lines) else ""

@@ -62,7 +62,7 @@ def printable(text: str) -> str:
 
 
 def escape(value: object) -> Markup:
-    """Text as HTML; what is HTML already stays as it is."""
+    """Text as HTML; HTML is returned unchanged."""
     return value if isinstance(value, Markup) else Markup(printable(str(value)).translate(ENTITIES))
 
 

@@ -43,7 +43,7 @@ class Task:
     def __init__(self, title: str = "", total: int | None = None, unit: str = "") -> None:
         self.title, self.total, self.unit, self.done = title, total, unit, 0
 
-    def over(self, items: Iterable[T]) -> Iterator[T]:
+    def track(self, items: Iterable[T]) -> Iterator[T]:
         """The items; each is done when the next one is requested."""
         for item in items:
             yield item

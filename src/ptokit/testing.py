@@ -116,7 +116,7 @@ def _on_all(kernel: Launchable, grid: int, arrays: Sequence[object], options: Ma
 def _report_or_refusal(
     kernel: Launchable, grid: int, arrays: Sequence[object], options: Mapping[str, Any]
 ) -> MachineReport:
-    """A report; a refusal becomes one, too."""
+    """A report; a refusal becomes a report as well."""
     from ptokit.lang.check import machine_report
     from ptokit.machine import MACHINE
     from ptokit.machine.report import MachineReport
@@ -186,7 +186,7 @@ class Strict:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Fixtures launch kernels, too."""
+        """Fixtures may launch kernels."""
         return (yield from self._phase(item, "setup"))
 
     @pytest.hookimpl(wrapper=True)
@@ -196,7 +196,7 @@ class Strict:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Fixtures launch kernels in their teardown, too."""
+        """Fixtures may launch kernels in their teardown."""
         return (yield from self._phase(item, "teardown"))
 
 

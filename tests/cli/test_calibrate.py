@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit.cli.operators import OPERATORS, operator
+from ptokit.cli.measured_operators import OPERATORS, operator
 from ptokit.machine.costs import Costs, read_costs
 from ptokit.target import profile
 from tests.cli.shell import fine, misuse, ptokit_, saved

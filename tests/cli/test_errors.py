@@ -11,7 +11,7 @@ from textwrap import dedent
 import pytest
 
 from ptokit import engines
-from ptokit.lang import trace
+from ptokit.lang import tracer
 from tests.cli.shell import misuse, ptokit_
 
 GIVEN = ("--arg", "x=f32[8,8]", "--arg", "out=f32[8,8]")
@@ -84,7 +84,7 @@ def test_an_interruption_stays_one(folder: Path) -> None:
 
 
 def test_a_defect_of_ptokit_is_still_called_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace.Tracer, "record", lambda *_: {}["lost"])  # type: ignore[index]
+    monkeypatch.setattr(tracer.Tracer, "record", lambda *_: {}["lost"])  # type: ignore[index]
     monkeypatch.setattr("ptokit.lang.faults.is_own", lambda file: file.endswith("test_errors.py") or "ptokit" in file)
     for command in ("check", "show"):
         assert "internal error in ptokit (KeyError: 'lost')" in misuse(command, bad(folder, "pass"), *GIVEN)

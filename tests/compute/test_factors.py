@@ -101,4 +101,4 @@ def test_factors_of_texts(line: str, name: str) -> None:
     code = re.sub(r"\b[AMF]\b", lambda found: shapes[found[0]], f"{body}\n{line}")
     text = f"func.func @k() {{\n{numbers}\n{code}\nreturn\n}}"
     (instr,) = read_program(text).instructions
-    assert (instr.name, instr.form) == (name, "")
+    assert (instr.name, instr.opaque_form) == (name, "")

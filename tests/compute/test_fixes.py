@@ -8,7 +8,7 @@ import pytest
 
 import ptokit as pto
 
-DEVICES = ("cpu", "a2a3", "a5")
+FAMILIES = ("cpu", "a2a3", "a5")
 
 
 def refused(call) -> list[pto.Finding]:
@@ -38,7 +38,7 @@ def test_sums_of_bfloat16_go_through_float32(target: str, name: str) -> None:
         assert (dst.read().ravel() == expected).all()
 
 
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", FAMILIES)
 def test_atomic_adds_of_bfloat16(target: str) -> None:
     with pto.target(target):
         table = pto.GlobalTensor(np.ones((4, 16), ml_dtypes.bfloat16))
@@ -50,7 +50,7 @@ def test_atomic_adds_of_bfloat16(target: str) -> None:
         assert (table.array == 3).all()
 
 
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", FAMILIES)
 def test_a_row_index_as_wide_as_the_source_asks_for_rows(target: str) -> None:
     """A-05: where N is the width, a [1, N] index means elements unless rows are asked for."""
     with pto.target(target):
@@ -65,7 +65,7 @@ def test_a_row_index_as_wide_as_the_source_asks_for_rows(target: str) -> None:
         assert not any('coalesce="row"' in f.fix for f in refused(lambda: pto.mscatter(table, src, short)))
 
 
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", FAMILIES)
 def test_rows_of_a_tile_by_one_index_each(target: str) -> None:
     """The fixes of tscatter and tgather."""
     order = np.array([3, 0, 7, 1, 6, 2, 5, 4], "int32")
@@ -100,7 +100,7 @@ def scaled(x, weights, out):
     pto.tstore(out, values)
 
 
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", FAMILIES)
 @pytest.mark.parametrize("shape", [(64,), (1, 64), (64, 1)])
 def test_a_row_of_weights_loads_as_a_column_in_one_burst(target: str, shape: tuple[int, ...]) -> None:
     x = np.random.default_rng(0).random((64, 16), "float32")
@@ -115,7 +115,7 @@ def test_a_row_of_weights_loads_as_a_column_in_one_burst(target: str, shape: tup
         assert (load.instruction, load.bursts, load.bytes_moved, load.bytes_used) == ("tload", 1, 256, 256)
 
 
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", FAMILIES)
 @pytest.mark.parametrize("shape", [(8,), (1, 8), (8, 1)])
 @pytest.mark.parametrize("tile", [(1, 8), (8, 1)])
 def test_a_run_of_elements_loads_as_a_row_or_a_column(
@@ -127,7 +127,7 @@ def test_a_run_of_elements_loads_as_a_row_or_a_column(
         assert row.read().ravel().tolist() == list(range(8))
 
 
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", FAMILIES)
 def test_elements_with_gaps_are_no_column(target: str) -> None:
     with pto.target(target):
         column = pto.Tile("vec", "float32", 16, 1, blayout="col_major")
@@ -144,7 +144,7 @@ def zeroed(kind: str, rows: int, cols: int, *valid: int) -> pto.Tile:
     return tile
 
 
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", FAMILIES)
 @pytest.mark.parametrize(
     ("src", "idx", "rows"),
     [

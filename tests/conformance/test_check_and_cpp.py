@@ -75,7 +75,7 @@ def bases(target: str) -> Iterator[Program]:
     for program in programs(target):
         for instr in (stmt for stmt in walk(program.body) if isinstance(stmt, Instr)):
             made = alone(program, instr)
-            kinds = tuple((d.spec.loc, d.spec.form, d.spec.dtype, d.spec.cols == 1) for d in tiles_of(made).values())
+            kinds = tuple((d.spec.loc, d.spec.format, d.spec.dtype, d.spec.cols == 1) for d in tiles_of(made).values())
             key = instr.name, kinds, tuple(type(operand) for operand in instr.operands)
             if key not in seen:
                 seen.add(key)

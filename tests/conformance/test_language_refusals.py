@@ -98,12 +98,12 @@ for i in pto.range(2):
 {}
 """
 MANY = """
-from ptokit.lang import trace
-most, trace.MOST_STATEMENTS = trace.MOST_STATEMENTS, 8
+from ptokit.lang import tracer
+most, tracer.MOST_STATEMENTS = tracer.MOST_STATEMENTS, 8
 try:
     {}
 finally:
-    trace.MOST_STATEMENTS = most
+    tracer.MOST_STATEMENTS = most
 """
 LOOP = """
     @pto.kernel

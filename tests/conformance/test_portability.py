@@ -17,7 +17,7 @@ from tests.machine.executing import execute, gm
 from tests.machine.executing import nz as nz_spec
 from tests.machine.executing import vec as vec_spec
 
-DEVICES = ("cpu", "cpu@aicore", "a2a3", "a5")
+TARGETS = ("cpu", "cpu@aicore", "a2a3", "a5")
 NZ = {"blayout": "col_major", "slayout": "row_major"}
 
 
@@ -40,10 +40,10 @@ def row_index() -> pto.Tile:
 
 
 CALLS: dict[str, tuple[Callable[[], object], set[str]]] = {
-    "rows by [1,R]": (lambda: pto.mgather(vec("float32", 8, 8), table(4, 8), row_index()), set(DEVICES)),
+    "rows by [1,R]": (lambda: pto.mgather(vec("float32", 8, 8), table(4, 8), row_index()), set(TARGETS)),
     "elements": (
         lambda: pto.mgather(vec("float32", 8, 8), table(4, 8), vec("int32", 8, 8), coalesce="elem"),
-        set(DEVICES),
+        set(TARGETS),
     ),
     "rows by [R,1] ColMajor": (
         lambda: pto.mgather(vec("float32", 8, 8), table(4, 8), vec("int32", 8, 1, blayout="col_major")),
@@ -107,7 +107,7 @@ def refused(call: Callable[[], object], target: str, **options: Any) -> list[pto
 
 
 @pytest.mark.clause("CO-HAZ-02", "CO-SEM-01", "CO-SEM-02", "A-33")
-@pytest.mark.parametrize(("name", "target"), list(product(CALLS, DEVICES)))
+@pytest.mark.parametrize(("name", "target"), list(product(CALLS, TARGETS)))
 def test_a_target_accepts_what_it_guarantees_and_nothing_else(name: str, target: str) -> None:
     call, guaranteed = CALLS[name]
     found = refused(call, target)

@@ -29,7 +29,7 @@ BYTES = {
     **dict.fromkeys(["int32", "uint32", "float32"], 4),
     **dict.fromkeys(["int64", "uint64", "float64"], 8),
 }
-DEVICES = ["cpu", "cpu@aicore", "a2a3", "a5"]
+TARGETS = ["cpu", "cpu@aicore", "a2a3", "a5"]
 
 GATHER = {
     "cpu": BASE,  # MG-TYPE-01
@@ -104,7 +104,7 @@ def judge(found: set[str], is_legal: bool, what: str) -> None:
 
 
 @pytest.mark.clause("CO-TYPE-02", "CO-TYPE-03", "MG-TYPE-01", "MG-TYPE-02", "MG-TYPE-03", "MG-TYPE-04", "A-21")
-@pytest.mark.parametrize(("target", "mode"), list(product(DEVICES, ["row", "elem"])))
+@pytest.mark.parametrize(("target", "mode"), list(product(TARGETS, ["row", "elem"])))
 def test_data_types_of_a_gather_into_ub(target: str, mode: str) -> None:
     for kind in TYPES:
         index = (1, 8) if mode == "row" else (8, 32)
@@ -117,7 +117,7 @@ def test_data_types_of_a_gather_into_ub(target: str, mode: str) -> None:
         judge(found, kind in GATHER[target], f"{mode} gather of {kind} on {target}")
 
 
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", TARGETS)
 def test_pages_list_the_types_of_gathers_and_scatters(target: str) -> None:
     for name, table in (("mgather", GATHER), ("mscatter", SCATTER)):
         types = INSTRUCTIONS[name].pages.types
@@ -145,7 +145,7 @@ def test_data_types_of_a_gather_into_l1(target: str, how: str) -> None:
 
 
 @pytest.mark.clause("MG-TYPE-05", "MS-TYPE-05", "MG-L1-03")
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", TARGETS)
 def test_index_types_are_int32_and_uint32(target: str) -> None:
     for kind in TYPES:
         legal = kind in ("int32", "uint32")
@@ -168,14 +168,14 @@ def test_index_types_are_int32_and_uint32(target: str) -> None:
 
 
 @pytest.mark.clause("MS-TYPE-01", "MS-TYPE-02", "MS-TYPE-03", "MS-TYPE-04", "MS-ATOM-04", "A-20", "A-21")
-@pytest.mark.parametrize(("target", "mode"), list(product(DEVICES, ["row", "elem"])))
+@pytest.mark.parametrize(("target", "mode"), list(product(TARGETS, ["row", "elem"])))
 def test_data_types_of_a_plain_scatter(target: str, mode: str) -> None:
     for kind in TYPES:
         judge(scattered(target, kind, mode, "none"), kind in SCATTER[target], f"{mode} scatter of {kind} on {target}")
 
 
 @pytest.mark.clause("MS-ATOM-05", "MS-ATOM-06", "MS-ATOM-07")
-@pytest.mark.parametrize(("target", "atomic", "mode"), list(product(DEVICES, ATOMICS, ["row", "elem"])))
+@pytest.mark.parametrize(("target", "atomic", "mode"), list(product(TARGETS, ATOMICS, ["row", "elem"])))
 def test_data_types_of_an_atomic_scatter(target: str, atomic: str, mode: str) -> None:
     rule, types = ATOMICS[atomic]
     for kind in TYPES:
@@ -215,7 +215,7 @@ def test_atomic_scatters_are_emitted_for_what_documents_and_headers_both_have(ta
 
 
 @pytest.mark.clause("TS-TYPE-01", "TS-TYPE-02", "TS-TYPE-03", "TS-TYPE-05", "TS-TYPE-06", "TS-TYPE-07", "TS-TYPE-08")
-@pytest.mark.parametrize(("target", "reading"), list(product(DEVICES, ["row", "flat"])))
+@pytest.mark.parametrize(("target", "reading"), list(product(TARGETS, ["row", "flat"])))
 def test_data_and_index_types_of_a_scatter_between_tiles(target: str, reading: str) -> None:
     for kind, by in product(TYPES, TYPES):
         found = refusals(
@@ -228,7 +228,7 @@ def test_data_and_index_types_of_a_scatter_between_tiles(target: str, reading: s
 
 
 @pytest.mark.clause("MG-TYPE-06", "MS-TYPE-06", "TS-TYPE-04", "MG-L1-21")
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", TARGETS)
 def test_data_and_table_are_of_one_type(target: str) -> None:
     for one, other in product(BASE, BASE):
         row, column = zeroed("int32", 1, 8), zeroed("int32" if BYTES[one] == 4 else "int16", 8, 32)

@@ -93,7 +93,7 @@ def test_a_sum_of_columns_is_modelled_in_any_order() -> None:
     (program,) = programs(Recording("a2a3", sites, calls, (RecordedLaunch("k", 1, (), blocks),)))
     found = [stmt for stmt in ir.walk(program.body) if isinstance(stmt, ir.Instr)]
     assert found
-    assert all(stmt.form == "" and stmt.workspace is not None and len(stmt.operands) == 2 for stmt in found)
+    assert all(stmt.opaque_form == "" and stmt.workspace is not None and len(stmt.operands) == 2 for stmt in found)
 
 
 def test_a_factor_of_an_accumulator_has_64_bits() -> None:
@@ -106,7 +106,7 @@ def test_a_factor_of_an_accumulator_has_64_bits() -> None:
         Recording("a2a3", [(RecordedFrame(FILE, 1, 1, "k"),)], calls, (RecordedLaunch("k", 1, (), blocks),))
     )
     (found,) = [stmt for stmt in ir.walk(program.body) if isinstance(stmt, ir.Instr)]
-    assert found.form == "" and found.operands[-1] == ir.Constant(dtype("uint64"), word)
+    assert found.opaque_form == "" and found.operands[-1] == ir.Constant(dtype("uint64"), word)
 
 
 @pytest.mark.parametrize(("offset", "stride", "outside"),
@@ -185,7 +185,7 @@ def test_tiles_of_no_known_layout_are_left_out() -> None:
     (program,) = programs(whole)
     (call,) = (stmt for stmt in ir.walk(program.body) if isinstance(stmt, ir.Instr))
     assert len(call.operands) == 2
-    assert call.form
+    assert call.opaque_form
 
 
 def test_a_pointer_that_is_not_aligned_is_named() -> None:

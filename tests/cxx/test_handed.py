@@ -16,7 +16,7 @@ from ptokit.lang.launch import mode_of
 from ptokit.lang.launcher import Launcher
 from ptokit.lang.recorded import CppKernel, load_entries
 from ptokit.machine.report import MachineOptions
-from ptokit.program.calls import overlaps_itself
+from ptokit.program.instr_calls import overlaps_itself
 
 SOURCE = Path(__file__).with_name("sources") / "handed.cpp"
 RANDOM = np.random.default_rng(17)

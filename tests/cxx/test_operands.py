@@ -255,7 +255,7 @@ def test_tiles_take_the_bytes_that_they_have(kernels: dict[str, CppKernel]) -> N
     (tile,) = program(kernels["short_pointer"]).tiles.values()
     assert tile.addresses == (0x1000,)
     assert {tile.spec.nbytes for tile in program(kernels["packed"]).tiles.values()} == {0x4000}
-    assert [instr.name for instr in program(kernels["bits"]).instructions if instr.form] == ["tand"]
+    assert [instr.name for instr in program(kernels["bits"]).instructions if instr.opaque_form] == ["tand"]
 
 
 def test_casts_to_on_chip_pointers() -> None:

@@ -25,8 +25,8 @@ from ptokit.cxx.recording import (
 from ptokit.isa.headers import as_row, becomes_row
 from ptokit.isa.operand import TileSpec
 from ptokit.program import ir
-from ptokit.program.calls import named_operands, tile_spec
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Var, evaluate, substitute
+from ptokit.program.instr_calls import named_operands, tile_spec
 from ptokit.program.memory import Path, statements
 from ptokit.target import Profile
 from ptokit.text.cpp.types import GlobalBlock, call_text, header_call, transfer, whole_view

@@ -42,7 +42,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Case = dict[str, Array]
 Sizes = dict[str, Any]
 
-DEVICES = ("cpu", "a2a3", "a5")
+FAMILIES = ("cpu", "a2a3", "a5")
 GRIDS = (1, 7, 64)
 GATHER_OOB, SCATTER_OOB = ("clamp", "wrap", "zero"), ("clamp", "wrap", "skip")
 CASTING = ("clamp", "wrap")
@@ -68,7 +68,7 @@ class Entry:
     empty: Sizes
     policies: tuple[str, ...]
     tolerance: Callable[..., Array] | None = None
-    targets: tuple[str, ...] = DEVICES
+    targets: tuple[str, ...] = FAMILIES
 
     @property
     def name(self) -> str:
@@ -299,6 +299,6 @@ def test_the_cpu_says_why_it_has_no_gathered_matmul() -> None:
 def test_every_example_runs_as_a_script(script: Path) -> None:
     done = forked.run(str(script), EXAMPLES, os.environ, "error")
     assert done.returncode == 0, done.stderr
-    for target in DEVICES:
+    for target in FAMILIES:
         assert f"\n  {target}: " in done.stdout
     assert ("refused" in done.stdout) == (script.stem == "gathered_matmul")

@@ -12,7 +12,7 @@ import torch
 
 import ptokit as pto
 import ptokit.torch as pt
-from ptokit.engine.bags import BagGradients
+from ptokit.engine.bag_arguments import BagGradients
 from ptokit.lang.gpu import new_tensor
 from ptokit.torch import bag_gradients, bag_kernel
 from tests.torch.naive import ATOMICS, GATHER_POLICIES, SCATTER_POLICIES, bits

@@ -21,7 +21,7 @@ from ptokit.isa.kernel import NO_KERNEL, RouteKernel, kernel_of, kernels_of
 from ptokit.isa.mgather import MGATHER
 from ptokit.isa.operand import ScalarSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import GlobalLayout, TileType
-from ptokit.program.calls import effects
+from ptokit.program.instr_calls import effects
 from ptokit.target import PROFILES
 from ptokit.target.profile import routes
 
@@ -132,7 +132,7 @@ def test_a_call_without_a_route_has_an_empty_kernel(name: str) -> None:
     for target, kinds in product(PROFILES, product(KINDS, repeat=min(len(operands), 3))):
         specs = others | dict(zip(operands, kinds, strict=False))
         call = Call(instruction, specs, (None,) * len(instruction.modifiers), target)
-        kernel, touched = call.kernel, effects(call)
+        kernel, touched = call.route_kernel, effects(call)
         assert call.has_route or (kernel is NO_KERNEL and not touched)
 
 

@@ -32,7 +32,7 @@ from ptokit.text.forms import FORMS, convert, format_text, print_program, read_p
 from tests.isa.tgatherblk_definition import TGATHERBLK
 
 TARGETS = ("cpu", "a2a3", "a5", "host")
-DEVICES = TARGETS[:3]
+FAMILIES = TARGETS[:3]
 ENGINES = ("reference", "native", "machine")
 ROWS, COLS, C0 = 4, 32, 8
 BLOCKS = COLS // C0
@@ -166,7 +166,7 @@ def test_it_runs_eagerly(target: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", FAMILIES)
 def test_it_runs_in_kernels(target: str, engine: str) -> None:
     x, i, y = arrays(highest=50)
     with pto.target(target):
@@ -188,7 +188,7 @@ def test_the_machine_has_its_pipes_its_hazards_and_its_time(target: str) -> None
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", FAMILIES)
 @pytest.mark.parametrize("rows", range(1, ROWS + 1))
 def test_its_valid_extents_may_be_dynamic(target: str, engine: str, rows: int) -> None:
     x, i, y = arrays()
@@ -211,7 +211,7 @@ def dynamic(rows: int = 2) -> tuple[object, ...]:
     return x, i, rows, y
 
 
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", FAMILIES)
 def test_an_index_that_nothing_has_written_is_found_by_its_role(target: str) -> None:
     x, _, y = arrays()
     checked = pto.check(unwritten_numbers, x, y, target=target).findings
@@ -298,13 +298,13 @@ def test_a_number_has_the_type_of_the_operand_that_its_definition_names(number_l
 # --- C++ and pages -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", FAMILIES)
 def test_it_is_emitted_as_cpp(target: str) -> None:
     text = emit(program(target=target), profile(target))
     assert "TGATHERBLK(dst, src, offsets, tmp, GatherOOB::Clamp);" in text
 
 
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", FAMILIES)
 def test_its_dynamic_extents_are_emitted_as_cpp(target: str) -> None:
     traced = gather_rows.trace(gather_rows.bind(dynamic(), {}), mode_of(target)).program
     text = emit(traced, profile(target))

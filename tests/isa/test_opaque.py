@@ -27,7 +27,7 @@ from ptokit.isa.opaque import (
 )
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import TileType
-from ptokit.program.calls import effects
+from ptokit.program.instr_calls import effects
 
 HEADERS = """
     mgather mscatter set_img2col_padding set_img2col_rpt set_quant_scalar set_quant_vector setfmatrix syncall

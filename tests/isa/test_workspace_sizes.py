@@ -123,7 +123,7 @@ def test_a_workspace_is_a_vec_tile_that_is_valid_as_a_whole() -> None:
         needed = workspace.needed(Call(INSTRUCTIONS[name], operands, modifiers, "a2a3"))
         assert needed is not None
         assert (needed.loc, (needed.rows, needed.cols), needed.valid) == (TileType.Vec, shape, shape), name
-        assert needed.addr is None and needed.form == "nd"
+        assert needed.addr is None and needed.format == "nd"
 
 
 def documented_rest(rows: int, cols: int, pitch: int) -> int:

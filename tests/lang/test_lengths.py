@@ -20,8 +20,8 @@ from ptokit.engine.kept import recall, remember
 from ptokit.engine.llvm import compiled
 from ptokit.isa.dtype import dtype
 from ptokit.lang.kernel import Kernel
-from ptokit.program.calls import tensor_spec
 from ptokit.program.expr import ExtentVar, Var
+from ptokit.program.instr_calls import tensor_spec
 from ptokit.program.ir import Argument, View
 from ptokit.program.symbolic import Lengths
 from tests import snippet

@@ -12,7 +12,7 @@ import pytest
 
 import ptokit as pto
 
-DEVICES = ("cpu", "a2a3", "a5")
+FAMILIES = ("cpu", "a2a3", "a5")
 ENGINES = ("reference", "native", "machine", "debug")
 NEGATIVE = (-1, -(2**31), -7)
 POLICIES = {"mgather": {"zero": False, "clamp": True, "wrap": True}, "mscatter": {"skip": False, "clamp": True}}
@@ -75,7 +75,7 @@ def check(findings: list[pto.Finding], is_reported: bool) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", FAMILIES)
 @pytest.mark.parametrize("mode", ["row", "elem"])
 @pytest.mark.parametrize(("name", "oob", "is_reported"), CASES)
 def test_kernels(name: str, oob: str, is_reported: bool, mode: str, target: str, engine: str) -> None:
@@ -88,7 +88,7 @@ def test_kernels(name: str, oob: str, is_reported: bool, mode: str, target: str,
     assert (out == expected(name, mode, oob)).all()
 
 
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", FAMILIES)
 @pytest.mark.parametrize("mode", ["row", "elem"])
 @pytest.mark.parametrize(("name", "oob", "is_reported"), CASES)
 def test_eager_calls(name: str, oob: str, is_reported: bool, mode: str, target: str) -> None:

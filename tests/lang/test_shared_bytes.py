@@ -10,7 +10,7 @@ import pytest
 
 import ptokit as pto
 
-DEVICES = ("cpu", "a2a3", "a5")
+FAMILIES = ("cpu", "a2a3", "a5")
 ENGINES = ("reference", "native", "machine", "debug")
 Array = np.ndarray[Any, Any]
 
@@ -124,7 +124,7 @@ def three_times(x: Array) -> Array:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", FAMILIES)
 @pytest.mark.parametrize(("kernel", "expected"), [
     (one_buffer, three_times), (moved, lambda x: x + 5), (reused, lambda x: (x + 2) * (x + 1)),
 ], ids=["one buffer", "moved", "reused"])  # fmt: skip
@@ -135,7 +135,7 @@ def test_values_and_no_findings(kernel: Any, expected: Any, target: str, engine:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", FAMILIES)
 def test_a_handle_of_a_slice_is_written_in_place(target: str, engine: str) -> None:
     x, out = source(), np.zeros((8, 16), "float32")
     assert [f for f in run(halves, target, engine, x, out) if f.level != "note"] == []
@@ -149,7 +149,7 @@ def test_one_buffer_gets_no_finding(kernel: Any) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", FAMILIES)
 def test_bits_of_another_type(target: str, engine: str) -> None:
     x, out = source(), np.zeros((8, 16), "int32")
     assert [f for f in run(as_bits, target, engine, x, out) if f.level != "note"] == []
@@ -160,7 +160,7 @@ def test_bits_of_another_type(target: str, engine: str) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("flip", [0, 1])
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", FAMILIES)
 def test_arms_of_a_branch(target: str, flip: int, engine: str) -> None:
     x, out = source(), np.zeros((8, 16), "float32")
     assert [f for f in run(one_of_two, target, engine, x, out, flip) if f.level != "note"] == []
@@ -237,7 +237,7 @@ def text(second: int) -> str:
 
 
 @pytest.mark.parametrize("engine", ["reference", "native"])
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", FAMILIES)
 def test_two_handles_in_text(target: str, engine: str, tmp_path: Any) -> None:
     path = tmp_path / "k.pto"
     path.write_text(text(0), encoding="utf-8")

@@ -24,7 +24,7 @@ from tests.program.judge import assert_complete, auto
 from tests.program.random_programs import runs
 from tests.property.strategies import FUZZ
 
-DEVICES = ("cpu", "a2a3", "a5")
+FAMILIES = ("cpu", "a2a3", "a5")
 ENGINES = ("native", "reference", "machine")
 
 
@@ -106,7 +106,10 @@ def test_regions_that_meet_share_a_byte(seed: int) -> None:
         ]  # fmt: skip
         found = meet(parts[0], starts[0], parts[1], starts[1])
         if found != bool(cells[0] & cells[1]):
-            assert found and (tiles[0].form != tiles[1].form or tiles[0].cols != tiles[1].cols), (parts, starts)
+            assert found and (tiles[0].format != tiles[1].format or tiles[0].cols != tiles[1].cols), (
+                parts,
+                starts,
+            )
 
 
 # --- in kernels -----------------------------------------------------------------------------------------------------
@@ -187,7 +190,7 @@ def test_random_kernels_over_slices(seed: int) -> None:
         text = print_program(program, form)
         assert read_program(text, f"kernel.{form}") == program, text
         launches.append(from_text(text))
-    for target in DEVICES:
+    for target in FAMILIES:
         for launch in launches:
             for engine in ENGINES if launch is kernel else ("native",):
                 given = [array.copy() for array in start]
@@ -239,7 +242,7 @@ for i in pto.range(4):
 pto.tstore(x, a)
 """.strip()
     kernel = kernel_of(body, "x")
-    for target in DEVICES:
+    for target in FAMILIES:
         for engine in ENGINES:
             x = np.zeros((4, 8), "int32")
             kernel[1](x, target=target, engine=engine)
@@ -272,7 +275,7 @@ pto.tstore(x, a)
         expected = start.copy()
         expected[:n] *= 2
         expected[m : m + k] += 100
-        for target in DEVICES:
+        for target in FAMILIES:
             for engine in ENGINES:
                 x = start.copy()
                 kernel[1](x, n, m, k, target=target, engine=engine)
@@ -356,7 +359,7 @@ def cut(x):
     start = np.arange(512, dtype="int32").reshape(16, 32)
     expected = start.copy()
     expected[:8, :16] = start[:8, 16:] + start[8:, :16]
-    for target in DEVICES:
+    for target in FAMILIES:
         for engine in ENGINES:
             x = start.copy()
             report = scope["cut"][1](x, target=target, engine=engine)

@@ -214,10 +214,10 @@ def test_views_of_memory_are_not_copied_behind_the_users_back() -> None:
 def test_cube_tiles_have_the_layouts_of_their_target() -> None:
     for name, form in (("a2a3", "zz"), ("a5", "nz"), ("cpu", "nz")):
         with pto.target(name):
-            assert pto.Tile("left", "float16", 16, 16).spec.form == form
-            assert pto.Tile("right", "float16", 16, 16).spec.form == "zn"
+            assert pto.Tile("left", "float16", 16, 16).spec.format == form
+            assert pto.Tile("right", "float16", 16, 16).spec.format == "zn"
             accumulator = pto.Tile("acc", "float32", 16, 16).spec
-            assert (accumulator.form, accumulator.fractal, accumulator.box) == ("nz", 1024, (16, 16))
+            assert (accumulator.format, accumulator.fractal, accumulator.box) == ("nz", 1024, (16, 16))
 
 
 @pytest.mark.parametrize(

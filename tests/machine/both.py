@@ -130,7 +130,7 @@ class MachineCall:
         if refused := [finding for finding in self.verdict.errors if finding.blocks]:
             raise VerifyError(refused)
         self.machine.given = dict(zip(self.names, storages, strict=True))
-        said = (*self.verdict.errors, *self.verdict.remarks)
+        said = (*self.verdict.errors, *self.verdict.non_errors)
         return self.machine.run(self.machine.given, self.values, 1, MachineOptions(), said)
 
 

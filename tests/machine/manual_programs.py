@@ -20,8 +20,8 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import dtype
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import Coalesce, GatherOOB, IotaOrder, PtoEnum, ScatterAtomicOp, ScatterOOB, TileType
-from ptokit.program.calls import all_operands
 from ptokit.program.expr import Var
+from ptokit.program.instr_calls import all_operands
 from ptokit.program.ir import (
     Argument,
     Barrier,

@@ -16,8 +16,8 @@ from itertools import combinations
 
 from ptokit.finding import Finding
 from ptokit.machine.report import MachineReport
-from ptokit.program.calls import call_of
 from ptokit.program.cores import PipeWork, Sync, steps
+from ptokit.program.instr_calls import call_of
 from ptokit.program.ir import Barrier, Flag, Instr, LoadScalar, Program, Stmt
 from ptokit.target import Profile
 

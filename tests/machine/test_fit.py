@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from ptokit.cli.operators import operator
+from ptokit.cli.measured_operators import operator
 from ptokit.machine.costs import Costs
 from ptokit.machine.fit import FITTED, Calibration, Measurement, calibrate
 from ptokit.machine.report import MachineOptions

@@ -15,7 +15,7 @@ import ptokit as pto
 from ptokit.finding import Finding
 from ptokit.lang.loaded import TextKernel
 from ptokit.machine.report import MachineReport
-from ptokit.program.calls import access_of, named_operands
+from ptokit.program.instr_calls import access_of, named_operands
 from ptokit.program.ir import Instr, LoadScalar, Program, Stmt, TileUse, View, walk
 from ptokit.target import profile
 from tests.machine.manual_programs import CELL, UB, WIDTH, Sample, repeat, results, sample, touched, with_workspace

@@ -125,7 +125,11 @@ def test_a_synchronisation_of_all_cores_begins_with_a_barrier(tmp_path: Path) ->
 
 def test_an_instruction_without_operands_runs(tmp_path: Path) -> None:
     spec = TileSpec(dtype("float32"), TileType.Vec, 8, 16, 8, 16)
-    body = (TileDecl("t", spec), Instr("tpop", (TileUse("t", (8, 16)),), form="w"), Instr("tfree", (), form=NONE))
+    body = (
+        TileDecl("t", spec),
+        Instr("tpop", (TileUse("t", (8, 16)),), opaque_form="w"),
+        Instr("tfree", (), opaque_form=NONE),
+    )
     (tmp_path / "k.pto").write_text(print_program(Program("k", (), body)))
     found = pto.load(str(tmp_path / "k.pto"))[2](engine="machine", target="a5")
     assert found.ok and {each.rule for each in found.findings} == {"opaque"}

@@ -256,7 +256,7 @@ def test_every_family_of_instructions_is_in_a_trend() -> None:
 
 
 def formulas(what: Executed) -> Iterator[str]:
-    kernel = what.call.kernel
+    kernel = what.call.route_kernel
     yield from (kernel.cost_on(effect.pipe).formula for effect in kernel.effects)
 
 

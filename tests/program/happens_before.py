@@ -14,8 +14,8 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
 from ptokit.isa.operand import TileSpec
-from ptokit.program.calls import call_of, effects, named_operands
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Var, evaluate, show_expr
+from ptokit.program.instr_calls import call_of, effects, named_operands
 from ptokit.program.ir import (
     Argument,
     Assign,
@@ -278,7 +278,7 @@ class Execution:
         """Its own flags before, its work on each pipe, its own flags after."""
         call = call_of(self.program, instr, self.profile, self.value)
         works = effects(call)
-        handshake = call.kernel.handshake
+        handshake = call.route_kernel.handshake
         first = len(self.trace.entries)
         if instr.waits and "S" in (*handshake.body, *(work.pipe for work in works)):
             heard = [other.number for event in instr.waits for other in self.events.get(event, ())]

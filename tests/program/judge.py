@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ptokit.program.calls import call_of
+from ptokit.program.instr_calls import call_of
 from ptokit.program.ir import Barrier, Block, Branch, Flag, Instr, Loop, Program, Stmt, walk
 from ptokit.program.order import order
 from ptokit.program.place import place
@@ -111,7 +111,7 @@ def assert_only_added(program: Program, ordered: Program) -> None:
 def assert_leaves_event_0_to_kernels(ordered: Program, target: Profile) -> None:
     """Instructions with handshakes use event 0 of the pairs that they list."""
     calls = [call_of(ordered, stmt, target) for stmt in walk(ordered.body) if isinstance(stmt, Instr)]
-    shakes = [call.kernel.handshake for call in calls]
+    shakes = [call.route_kernel.handshake for call in calls]
     taken = {pair for shake in shakes for pair in (*shake.before, *shake.after)}
     mine = [stmt for stmt in walk(ordered.body) if isinstance(stmt, Flag) and stmt.auto]
     assert not [stmt for stmt in mine if (stmt.src, stmt.dst) in taken and stmt.event == 0]

@@ -13,8 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ptokit.isa.policy import Coalesce, TileType
-from ptokit.program.calls import call_of, effects
 from ptokit.program.expr import BLOCK_IDX, Expr, Var, apply
+from ptokit.program.instr_calls import call_of, effects
 from ptokit.program.ir import (
     Assign,
     Barrier,

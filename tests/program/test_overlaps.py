@@ -14,8 +14,8 @@ from ptokit.isa.dtype import dtype
 from ptokit.isa.policy import Coalesce
 from ptokit.machine.memories import MemoryLocation, Owners
 from ptokit.machine.shadow import Extent, Shadow
-from ptokit.program.calls import access_of, named_operands
 from ptokit.program.expr import Expr, Var, apply, evaluate
+from ptokit.program.instr_calls import access_of, named_operands
 from ptokit.program.ir import (
     Argument,
     Assign,

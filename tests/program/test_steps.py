@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ptokit.isa.policy import Coalesce
-from ptokit.program.calls import call_of
 from ptokit.program.cores import PipeWork, Step, Sync, gate, steps
+from ptokit.program.instr_calls import call_of
 from ptokit.program.ir import Instr
 from ptokit.target import Profile
 from ptokit.target.a2a3 import A2A3

@@ -194,7 +194,7 @@ def test_rules_report_only_what_every_number_breaks(seed: int) -> None:
                     {m.name: call.values[m.name] for m in call.instruction.modifiers}, call.target)  # fmt: skip
         static, concrete = call.copy(static=True), list(variants(call))
         for rule in call.instruction.rules:
-            if not call.here(rule.on):
+            if not call.lookup(rule.on):
                 continue
             results = {rule.is_broken(each) for each in concrete}
             if rule.is_broken(static):

@@ -171,7 +171,7 @@ def test_access_maps_show_every_lane(opened: Open) -> None:
 def test_a_tile_has_the_same_element_in_both_orders(opened: Open) -> None:
     page = opened("cube")
     spec = cube().program.tiles["a"].spec
-    assert spec.form == "nz" and "A box is 16 x 16 elements" in page.page.locator("#tiles").text_content()
+    assert spec.format == "nz" and "A box is 16 x 16 elements" in page.page.locator("#tiles").text_content()
     grids = page.page.locator("#tiles canvas")
     grids.first.scroll_into_view_if_needed()
     box, size = grids.first.bounding_box(), grids.first.bounding_box()["width"] / 32

@@ -75,7 +75,7 @@ def test_a_barrier_orders_its_own_core(core: str, is_ordered: bool) -> None:
 
 @every_form
 def test_an_operation_without_the_attributes_of_its_shape_is_printed(form: Form) -> None:
-    short = Program("k", (), (Instr("get_buf", (), form=NONE),), mode="manual")
+    short = Program("k", (), (Instr("get_buf", (), opaque_form=NONE),), mode="manual")
     assert read_program(print_program(short, form), f"kernel.{form}").body == short.body
 
 

@@ -34,7 +34,7 @@ def program(name: str, form: str) -> Program:
         for k, letter in enumerate(letters)
     )
     attributes = NEEDED.get(name, (("mode", 3),))
-    return Program("k", (), (*tiles, Instr(name, operands, form=form, attributes=attributes)))
+    return Program("k", (), (*tiles, Instr(name, operands, opaque_form=form, attributes=attributes)))
 
 
 @pytest.mark.parametrize("row", opaque_rows().values(), ids=lambda row: row.name)
@@ -67,13 +67,13 @@ def only(body: str) -> Instr:
 
 def test_operands_stand_in_the_order_of_cpp() -> None:
     instr = only(f"pto.taddc ins(%t, %u, %t : {TILE}, {TILE}, {TILE}) outs(%u : {TILE})")
-    assert (instr.name, instr.form) == ("taddc", "wrrr")
+    assert (instr.name, instr.opaque_form) == ("taddc", "wrrr")
     assert [use.tile for use in instr.tiles] == ["u", "t", "u", "t"]
 
 
 def test_a_form_of_a_modelled_instruction_that_is_not_modelled() -> None:
     masked = only(f"pto.tscatter ins(%t, {{maskPattern = #pto.mask_pattern<P0101>}} : {TILE}) outs(%u : {TILE})")
-    assert (masked.name, masked.form, masked.attributes) == ("tscatter", "wr", (("maskPattern", "P0101"),))
+    assert (masked.name, masked.opaque_form, masked.attributes) == ("tscatter", "wr", (("maskPattern", "P0101"),))
     with pytest.raises(TextError, match="tadd takes 2 operands"):  # no public form
         only(f"pto.tadd ins(%t : {TILE}) outs(%u : {TILE})")
 
@@ -86,7 +86,7 @@ def test_a_misspelt_operation_is_refused() -> None:
 def test_a_result_is_a_tile_that_is_written() -> None:
     popped = read(f"%t = pto.tpop_from_aic {{split = 1}} -> {TILE}\npto.tabs ins(%t : {TILE}) outs(%t : {TILE})")
     first, second = popped.instructions
-    assert (first.name, first.form, first.tiles[0].tile) == ("tpop_from_aic", "w", "t")
+    assert (first.name, first.opaque_form, first.tiles[0].tile) == ("tpop_from_aic", "w", "t")
     assert second.tiles[0].tile == "t"
     with pytest.raises(TextError, match=r"tpop_from_aic gives a tile(?s:.*)did you mean `!pto.tile_buf`"):
         read("%t = pto.tpop_from_aic {split = 1} -> !pto.tila_buf<vec, 16x32xf32>")

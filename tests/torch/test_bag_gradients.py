@@ -15,7 +15,7 @@ from torch import Tensor
 pytest.importorskip("llvmlite")
 
 import ptokit.torch as pt
-from ptokit.engine.bags import BagGradients
+from ptokit.engine.bag_arguments import BagGradients
 from ptokit.engine.cuda.whole import bag_gradients as on_gpu
 from ptokit.engine.runnable import Unsupported
 from ptokit.torch import bag_gradients

@@ -16,7 +16,7 @@ from torch import Tensor
 
 import ptokit as pto
 import ptokit.torch as pt
-from ptokit.ops.call import MODES, REDUCES
+from ptokit.ops.array_call import MODES, REDUCES
 from tests import naive_forms
 from tests.torch import naive
 from tests.torch.naive import bits

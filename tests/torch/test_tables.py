@@ -13,7 +13,7 @@ from torch import Tensor
 pytest.importorskip("llvmlite")
 
 import ptokit.torch as pt
-from ptokit.engine.cuda.whole import bags as table_kernels
+from ptokit.engine.cuda.whole import bag_launches as table_kernels
 from ptokit.engine.cuda.whole import update_calls
 from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.torch import tables, updates

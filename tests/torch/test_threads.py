@@ -18,7 +18,7 @@ from torch import Tensor
 import ptokit
 import ptokit.torch as pt
 from ptokit.engine.native import openmp, workers
-from ptokit.engine.native.whole import calls, strategies
+from ptokit.engine.native.whole import moves, strategies
 from tests.torch.naive import bits
 from tests.torch.towers import on_threads
 
@@ -34,7 +34,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
     """How many runs on PyTorch's threads had how many parts."""
     found: Counter[int] = Counter()
     run, entries = openmp.run, openmp.entries
-    monkeypatch.setattr(calls._ScatterCode, "wakes", 0)  # no scatter is too little work to be divided
+    monkeypatch.setattr(moves._ScatterCode, "wakes", 0)  # no scatter is too little work to be divided
 
     def counted(work: int, place: int, parts: int) -> bool:
         done = run(work, place, parts)

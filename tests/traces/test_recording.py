@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ptokit as pto
-from ptokit.ops.call import MODES, REDUCES
+from ptokit.ops.array_call import MODES, REDUCES
 from ptokit.traces import recording
-from ptokit.traces.calls import NOWHERE, LookupKind, TracedCall, cells_of
 from ptokit.traces.recorder import IndexRecorder
-from ptokit.traces.tables import TableMemory
+from ptokit.traces.table_memory import TableMemory
+from ptokit.traces.traced_calls import NOWHERE, LookupKind, TracedCall, cells_of
 
 TABLE = np.arange(24, dtype="float32").reshape(6, 4)
 

@@ -16,9 +16,9 @@ import ptokit as pto
 from ptokit.machine import MACHINE
 from ptokit.sharded import ray_owners
 from ptokit.traces import on_host, on_shards
-from ptokit.traces.calls import LookupKind, TracedCall, compacted
 from ptokit.traces.kernels import gather
 from ptokit.traces.on_machine import tile_shape
+from ptokit.traces.traced_calls import LookupKind, TracedCall, compacted
 
 
 def traced(what: LookupKind, *calls: Any) -> pto.IndexTrace:

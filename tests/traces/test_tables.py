@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ptokit as pto
-from ptokit.traces import tables
+from ptokit.traces import table_memory
 
 torch: Any = pytest.importorskip("torch")
 
@@ -70,7 +70,7 @@ def test_freed_tables_are_others(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["numpy", "torch", "mmap"])
 def test_no_table_is_kept(kind: str) -> None:
     table = MAKERS[kind]()
-    alive = weakref.ref(tables.owner_of(table))
+    alive = weakref.ref(table_memory.owner_of(table))
     with pto.record_indices() as trace:
         look_up(table)
         del table
@@ -128,7 +128,7 @@ def test_wrappers_made_for_each_call_are_one_table() -> None:
 
 
 def test_only_some_memory_of_unknown_owners_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "HELD", 5 * 4 * 64 * 64)
+    monkeypatch.setattr(table_memory, "HELD", 5 * 4 * 64 * 64)
     alive = []
     with pto.record_indices() as trace:
         for _ in range(12):
@@ -167,8 +167,8 @@ def test_an_object_without_weak_references_is_a_table() -> None:
 
 
 def test_what_is_known_of_freed_tables_is_removed() -> None:
-    known = tables.TableNumbers()
+    known = table_memory.TableNumbers()
     for k in range(5000):
         array = np.zeros(k % 999 + 1)
-        assert known.of(tables.TableMemory.of_array(array, array)) == k
-        assert len(known._known) <= tables.FEW + 2
+        assert known.of(table_memory.TableMemory.of_array(array, array)) == k
+        assert len(known._known) <= table_memory.FEW + 2

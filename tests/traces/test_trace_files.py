@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit.traces.calls import LookupKind, TracedCall
+from ptokit.traces.traced_calls import LookupKind, TracedCall
 
 
 def small() -> pto.IndexTrace:

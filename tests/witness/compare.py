@@ -148,13 +148,13 @@ def watched() -> Iterator[list[Assumed]]:
             ranges = merged(touch.extent.positions(touch.place.start) * unit, unit)
             rows.append(Touch(touch.operand, touch.how, touch.place.name, ranges, touch.is_lost))
             tile = site.tiles.get(touch.operand)
-            if tile is not None and tile.form not in UNBOXED:
+            if tile is not None and tile.format not in UNBOXED:
                 boxes.append((touch.place.name, merged([touch.place.start * unit], tile.nbytes)))
-        hidden = executed.call.kernel.handshake.seen_as
+        hidden = executed.call.route_kernel.handshake.seen_as
         pipes = [step.pipe.rpartition(".") for step in executed.steps if isinstance(step, PipeWork)]
         seen = frozenset(hidden.get(pipe, pipe) for _, _, pipe in pipes)
         core = next((core for core, _, _ in pipes), "")
-        flags, form = frozenset(own_pairs(executed.call)), executed.instr.form
+        flags, form = frozenset(own_pairs(executed.call)), executed.instr.opaque_form
         refused = "" if rows else _rule(site.findings)
         tiles = (each for each in executed.call.values.values() if isinstance(each, TileSpec))
         width = max((tile.dtype.size for tile in tiles), default=0)
@@ -172,7 +172,7 @@ def watched() -> Iterator[list[Assumed]]:
         core, nothing = self.cores.scalar.rpartition(".")[0], frozenset[Any]()
         rule = _rule(said) or "by another rule"
         block = self.running.number
-        found.append(Assumed(_name(instr), nothing, nothing, (), core, (), instr.form, block, rule))
+        found.append(Assumed(_name(instr), nothing, nothing, (), core, (), instr.opaque_form, block, rule))
         skip(self, instr)
 
     def never(self: Any, *_: Any) -> bool:

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from ptokit.cli.headers import TESTS, argument
-from ptokit.cxx.calls import LOOSE, instr_shape
 from ptokit.cxx.compile import CompileError, compile_source
+from ptokit.cxx.decoding import LOOSE, instr_shape
 from ptokit.cxx.operands import Arrays, Unexpressible, tile_slot
 from ptokit.cxx.record import record
 from ptokit.cxx.recording import RecordedCall, RecordedLaunch, RecordedTile
@@ -90,12 +90,13 @@ def _pair(
                 continue
             classes = _classes(call, observed)
             row = opaque_rows().get(call.name)
-            known = row is not None and shape.form in {form.letters for form in row.forms}
-            if known and set(shape.form) & WRITTEN and observed.pipes and len(classes) == len(shape.form):
+            known = row is not None and shape.opaque_form in {form.letters for form in row.forms}
+            if known and set(shape.opaque_form) & WRITTEN and observed.pipes and len(classes) == len(shape.opaque_form):
                 extents = (
-                    each if letter in WRITTEN else "none" for letter, each in zip(shape.form, classes, strict=True)
+                    each if letter in WRITTEN else "none"
+                    for letter, each in zip(shape.opaque_form, classes, strict=True)
                 )
-                found[f"{call.name} {shape.form}"].append((_pipe(observed), *extents))
+                found[f"{call.name} {shape.opaque_form}"].append((_pipe(observed), *extents))
 
 
 def _pipe(observed: Observed) -> str:

@@ -50,9 +50,9 @@ def test_a_call_has_the_pipes_bytes_and_flags_of_the_headers(unknown: UnknownIns
     arrays = {"out": np.zeros(128, "f4"), "x": np.zeros(128, "f4")}
     found = kernel(SOURCE, unknown)
     program = found.trace(found.bind((), arrays), mode_of("a2a3")).program
-    assert [instr.form for instr in program.instructions] == ["", FORM, ""]
+    assert [instr.opaque_form for instr in program.instructions] == ["", FORM, ""]
     for form in FORMS:
-        assert read_program(print_program(program, form), f"kernel.{form}").instructions[1].form == FORM
+        assert read_program(print_program(program, form), f"kernel.{form}").instructions[1].opaque_form == FORM
 
 
 def test_what_headers_leave_unwritten_is_found(run: MachineReport) -> None:

@@ -62,7 +62,7 @@ def pairs(words: Iterable[str], option: str) -> dict[str, str]:
 
 
 def values_of(kernel: Launchable, given: Mapping[str, str], outs: Iterable[str] = ()) -> dict[str, Any]:
-    """The arguments that were given; `outs` are names that must be parameters, too."""
+    """The arguments of the command line; the names in `outs` must be parameters as well."""
     names: Iterable[str] = getattr(kernel, "parameters", ())
     for name in (*given, *outs):
         if name not in names:
@@ -79,7 +79,7 @@ def values_of(kernel: Launchable, given: Mapping[str, str], outs: Iterable[str] 
 
 
 def made_up(kernel: Launchable, given: Iterable[str]) -> list[str]:
-    """The arrays of a C++ kernel that are not given."""
+    """The missing arrays of a C++ kernel."""
     parameters: Mapping[str, str] = getattr(kernel, "parameters", {})
     return [name for name, kind in parameters.items() if kernel.targets and kind == "array" and name not in given]
 

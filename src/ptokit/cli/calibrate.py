@@ -15,7 +15,7 @@ import numpy as np
 
 from ptokit.brief import brief
 from ptokit.cli.files import check_destination, print_text, read_text, write_all
-from ptokit.cli.operators import operator
+from ptokit.cli.measured_operators import operator
 from ptokit.cli.problems import FINE, FOUND, Misuse, misused, print_error, printable
 from ptokit.cli.programs import library_call
 from ptokit.cli.report import costs_in
@@ -92,7 +92,7 @@ class Trace:
 
 
 def read_trace(text: bytes, file: str, kernels: Iterable[str]) -> Trace:
-    """The measurements of a file. Rows of a table count if they are those of one of the `kernels`."""
+    """The measurements of a file. Rows of a table count if they belong to one of the `kernels`."""
     try:
         decoded = text.decode("utf-8-sig")
     except UnicodeDecodeError as problem:

@@ -153,7 +153,7 @@ def check(
         return fix_program(program, how, as_json)
     if is_script:
         return check_launches(program, rest or (), as_json, is_module=module)
-    if program.machine.given and not run and not is_cpp(program.word):
+    if program.machine.stated and not run and not is_cpp(program.word):
         raise Misuse("--blocks and --costs are for the machine: use --run")
     return check_program(program, as_json, run)
 

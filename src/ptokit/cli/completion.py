@@ -93,7 +93,7 @@ def whole_words() -> Iterator[None]:
 
 
 def _joined(words: list[str], number: int) -> tuple[list[str], int]:
-    """Words with those around a colon as one, and the place of the one at `number`."""
+    """The words, with `a:b` joined to one, and the new position of the word at `number`."""
     found: list[str] = []
     place = number
     for k, word in enumerate(words):

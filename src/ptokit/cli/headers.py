@@ -96,7 +96,7 @@ def run_kernels(checkout: Checkout, family: str, files: list[Path], jobs: int) -
         task(f"compare {family}:", len(files), "kernels") as work,
     ):
         run = partial(_run, checkout.path, shared.folder, family)
-        for name, own in work.over(pool.imap_unordered(run, files)):
+        for name, own in work.track(pool.imap_unordered(run, files)):
             if isinstance(own, str):
                 problems.append(f"{name}: {own}")
             else:

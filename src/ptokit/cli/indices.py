@@ -19,7 +19,7 @@ from ptokit.traces.generate import generate
 from ptokit.traces.recording import limits_of
 from ptokit.traces.replay import replay
 
-RECORDER = "ptokit.traces.program"
+RECORDER = "ptokit.traces.process"
 """The module that runs a program and records its indices."""
 NOTHING = "{} makes no call that is recorded: pto.gather, pto.scatter, torch's embedding, embedding_bag or index_select"
 

@@ -117,7 +117,7 @@ class LaunchCheck:
             for target in targets:
                 kernel.add(self._report(self.on(launch, target)))
             if self._keeps and self._is_new:
-                self.kept.append((launch.frozen(), targets))
+                self.kept.append((launch.snapshot(), targets))
 
     def on(self, launch: WatchedLaunch, target: str) -> WatchedLaunch:
         """A launch on a target, with the options of the command."""

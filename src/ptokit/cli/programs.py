@@ -208,8 +208,8 @@ def machine_report(kernel: Launchable, request: ProgramRequest, target: str) -> 
 def run_program(request: ProgramRequest, out: Sequence[str], engine: str, threads: int | None, as_json: bool) -> int:
     """Run a program on arrays, and write some of them. Errors go to standard error, and into the JSON if requested."""
     machine = request.machine
-    if engine != MACHINE and machine.given:
-        raise Misuse(f"{', '.join(machine.given)}: for --engine {MACHINE} only")
+    if engine != MACHINE and machine.stated:
+        raise Misuse(f"{', '.join(machine.stated)}: for --engine {MACHINE} only")
     outs, options = _destinations(out, machine.timeline), machine.options if engine == MACHINE else None
     kernel: Launchable | None = None
     try:

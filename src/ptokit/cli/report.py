@@ -164,7 +164,7 @@ def print_answer(command: str, as_json: bool, shown: str, **fields: Any) -> int:
 
 
 def check_data(grid: int, report: Report | None = None, error: Problem | None = None) -> dict[str, Any]:
-    """A check as plain data: a report, or why there is none."""
+    """A check as plain data: a report, or the reason for its absence."""
     return {
         "kernel": None if report is None else report.kernel,
         "grid": grid,

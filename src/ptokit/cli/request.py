@@ -227,7 +227,7 @@ Offsets = Annotated[bool, Option("--offsets", help="Offsets of elements in memor
 
 
 def output(default: str) -> Any:
-    """The option `-o` of a command that writes a file without it, too."""
+    """The option `-o` of a command that also writes a file without it."""
     metavar = f"FILE.{default.rpartition('.')[2]}"
     return Option("-o", "--output", metavar=metavar, help="Where to write.", show_default=default)
 
@@ -281,11 +281,11 @@ class MachineRequest:
     ] = None
 
     def __post_init__(self) -> None:
-        if self.given:
+        if self.stated:
             _ = self.options  # what is wrong is refused before any work is done
 
     @property
-    def given(self) -> list[str]:
+    def stated(self) -> list[str]:
         """The options that are stated."""
         return [f"--{option.name}" for option in fields(self) if getattr(self, option.name) != option.default]
 

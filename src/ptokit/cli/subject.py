@@ -1,4 +1,4 @@
-"""The kernel that a command works on: of a text, of a Python module, or of a C++ source and how it is compiled."""
+"""The kernel of a command: from a text, a Python module, or a C++ source with its compiler options."""
 
 from __future__ import annotations
 

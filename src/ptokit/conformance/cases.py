@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ptokit import spec
-from ptokit.conformance.forms import KernelText, TileForm, ViewForm, view_of
+from ptokit.conformance.kernel_text import KernelText, TileForm, ViewForm, view_of
 from ptokit.isa.dtype import BASE, FLOAT8, INT32, UINT32, DType, dtype
 
 Bits = np.ndarray[Any, np.dtype[Any]]
@@ -391,7 +391,7 @@ def _transfers() -> Iterator[CaseProgram]:
 
 
 def _paddings() -> Iterator[CaseProgram]:
-    """Loads and gathers into a part of a tile, and then all of it is stored."""
+    """Loads and gathers into a part of a tile; then the whole tile is stored."""
     for kind, pad in product(BASE, ("null", "zero", "max", "min")):
         kernel = _over_all(f"pad_{pad}_{kind.mlir}", kind, T(5, 2 * kind.c0, (3, kind.c0 + 1), pad=pad))
         kernel.view("source", kind, V((3, kind.c0 + 1)))

@@ -20,7 +20,7 @@ from ptokit.engine.runnable import REFERENCE
 from ptokit.finding import HazardWarning, VerifyError
 from ptokit.lang.check import check
 from ptokit.lang.loaded import TextKernel, from_text
-from ptokit.program.calls import written_arguments
+from ptokit.program.instr_calls import written_arguments
 from ptokit.progress import task
 from ptokit.target import PROFILES, Profile, profile
 from ptokit.text.cpp import emit_unchecked
@@ -52,7 +52,7 @@ def export(folder: str | os.PathLike[str], chosen: Sequence[str] = (), only: str
         whole, old = Path(temporary, "new"), Path(temporary, "old")
         (whole / PROGRAMS).mkdir(parents=True)
         with task("export cases:", len(made), "programs") as work:
-            written = [_write(program, chosen or targets(), whole) for program in work.over(made)]
+            written = [_write(program, chosen or targets(), whole) for program in work.track(made)]
         index = {
             "format": FORMAT, "kind": KIND, "ptokit": __version__, "targets": [*(chosen or targets())],
             "programs": [entry for entry, _ in written], "cases": [case for _, cases in written for case in cases],
@@ -145,7 +145,7 @@ def _case(program: CaseProgram, k: int, target: str, clauses: Iterable[str]) -> 
 
 
 def _errors(kernel: TextKernel, target: str) -> list[str]:
-    """The clauses by which a target refuses a program."""
+    """The clauses with which a target refuses a program."""
     found = check(kernel, target=target).targets[target].findings
     return sorted({finding.rule for finding in found if finding.level == "error"})
 

@@ -36,7 +36,7 @@ LARGEST_HEADER = 1 << 12
 LARGEST_OUTPUT = 64 << 20
 """Bytes of each file that an implementation writes."""
 SHOWN = 300
-"""Characters of what an implementation prints in a reason."""
+"""How many characters of an implementation's output a reason quotes."""
 
 
 @dataclass(frozen=True)

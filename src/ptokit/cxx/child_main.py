@@ -23,7 +23,7 @@ else:
 
 RUNTIMES = ("libm.so.6", "libgcc_s.so.1", "libstdc++.so.6", "libunwind.so.1", "libc++abi.so.1", "libc++.so.1")
 """Libraries that a kernel's library may need. They are loaded before files are out of reach."""
-DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
+DEVICE_FILES = ("/dev/null", "/dev/zero", "/dev/urandom")
 """Files that a kernel's static objects may read; after them it reads none."""
 C_TYPES: dict[str, Any] = {
     "int8": ctypes.c_int8, "uint8": ctypes.c_uint8, "int16": ctypes.c_int16, "uint16": ctypes.c_uint16,
@@ -45,7 +45,7 @@ def set_limits(task: dict[str, Any]) -> None:
     for name in RUNTIMES:
         with contextlib.suppress(OSError):
             ctypes.CDLL(name)
-    confine.limit_files([task["library"], *DEVICES])
+    confine.limit_files([task["library"], *DEVICE_FILES])
     if confine.has_filter():
         confine.install(confine.filter_of_kernels(os.uname().machine, os.getpid()))
     else:

@@ -74,7 +74,7 @@ class Compiler:
     patience: int = 1
     """What the limit of its time is multiplied by."""
     remark: str = ""
-    """Why it is not the one that $CXX names."""
+    """Why the compiler that $CXX names is not used."""
 
 
 @dataclass(frozen=True)

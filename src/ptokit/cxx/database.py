@@ -65,7 +65,7 @@ def find_database(source: Path) -> Path | None:
 
 
 def database_entry(source: Path, database: Path | None = None) -> DatabaseEntry:
-    """What a database says of a source: the one that is named, which must list it, or the one that is found."""
+    """The entry of a source in a database. A database that is named must list the source; else one is searched for."""
     if database is not None:
         return read_database(database, source)
     found = find_database(source)

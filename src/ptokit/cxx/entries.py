@@ -59,7 +59,7 @@ def without_attributes(texts: list[str]) -> list[str]:
 
 
 def closing_end(texts: list[str], start: int) -> int:
-    """The index after the bracket, or the `>`, that closes the one at `start`."""
+    """The index after the bracket or `>` that closes the bracket at `start`."""
     is_angle = texts[start : start + 1] == ["<"]
     angles = depth = 0
     for index in range(start, len(texts)):
@@ -319,7 +319,7 @@ class _EntryFinder:
     def __init__(self, tokens: SourceTokens, lines: list[int]) -> None:
         self.tokens, self.lines = tokens, lines
         self.spaces: list[str] = []
-        self.found: list[_Function] = []
+        self.functions: list[_Function] = []
 
     def _walk(self) -> None:
         texts, partners = self.tokens.texts, self.tokens.partners
@@ -374,7 +374,7 @@ class _EntryFinder:
             return
         result = joined([text for text in before if text not in _DROPPED])
         is_kernel = GLOBAL in before or {"extern", DEVICE} <= {*self.tokens.texts[first:end]}
-        self.found.append(
+        self.functions.append(
             _Function(
                 head[named], "".join(head[start:named]), arguments, "::".join(space for space in self.spaces if space),
                 result or "void", parameters(head[opened + 1 : closed - 1]), self.lines[self.tokens.line(first) - 1],
@@ -387,16 +387,16 @@ class _EntryFinder:
         """The functions that launch or are kernels, once each; without any, the templates of kernels."""
         self._walk()
         if not (found := self._entries()):
-            self.found += self._instances()
+            self.functions += self._instances()
             found = self._entries()
         return [*found, *self._unused_templates()] if found else []
 
     def _unused_templates(self) -> list[CppEntry]:
         """Templates of kernels that nothing instantiates."""
-        instantiated = {function.name for function in self.found if not function.is_template}
+        instantiated = {function.name for function in self.functions if not function.is_template}
         return [
             CppEntry(each.name, "template", each.parameters, each.line)
-            for each in self.found
+            for each in self.functions
             if each.is_kernel and each.is_template and each.name not in instantiated and not self._used[each.name]
         ]
 
@@ -407,8 +407,8 @@ class _EntryFinder:
 
     def _instances(self) -> list[_Function]:
         """Templates of kernels over types, for types that the source names in calls of its own templates."""
-        names = {function.name for function in self.found if function.is_template}
-        variables = {name for function in self.found for name in function.types}
+        names = {function.name for function in self.functions if function.is_template}
+        variables = {name for function in self.functions for name in function.types}
         texts = self.tokens.texts
         known: dict[int, list[str]] = {}
         calls = (at for at, text in enumerate(texts[1:]) if text == "<" and texts[at] in names)
@@ -417,14 +417,14 @@ class _EntryFinder:
             if texts[end : end + 1] == ["("] and not variables & set(texts[at + 2 : end]):
                 types = [joined(part) for part in split(texts[at + 2 : end - 1])]
                 known.setdefault(len(types), types)
-        kernels = [function for function in self.found if function.is_kernel and function.types]
+        kernels = [function for function in self.functions if function.is_kernel and function.types]
         return [kernel.instance(known.get(len(kernel.types), [ANY_TYPE] * len(kernel.types))) for kernel in kernels]
 
     def _entries(self) -> list[CppEntry]:
-        launching = {function.overload for function in self.found if function.launches}
-        kernels = {function.overload for function in self.found if function.is_kernel}
+        launching = {function.overload for function in self.functions if function.launches}
+        kernels = {function.overload for function in self.functions if function.is_kernel}
         entries: dict[tuple[str, tuple[Parameter, ...]], CppEntry] = {}
-        for function in self.found:
+        for function in self.functions:
             is_kernel = function.overload in kernels
             launches = function.overload in launching or any(parameter.is_stream for parameter in function.parameters)
             if function.is_template or function.name == "main" or not (is_kernel or launches):

@@ -1,4 +1,4 @@
-"""Folders of C++ kernels: temporary ones of this process, and the one of the generated headers."""
+"""Folders of C++ kernels: temporary folders of this process, and the folder of the generated headers."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class UsedNames:
 
 
 def check_modelled(operand: RecordedOperand, definition: Instruction | None = None) -> None:
-    """Refuse a tile or an array that no modelled instruction takes, or not the one of this definition."""
+    """Refuse a tile or an array that this instruction, or every modelled one, does not take."""
     of_scales = isinstance(operand, RecordedTile | RecordedArray) and operand.dtype == FLOAT8_E8M0.name
     if of_scales and not (definition and any(param.has_scales for param in definition.operands)):
         raise Unexpressible("ptokit does not model this of scales")
@@ -179,13 +179,13 @@ class ElementSlot:
 def element_slot(tile: RecordedTile, offset: int) -> tuple[ElementSlot, Indices]:
     """The element of a tile at an offset in its storage. Raises Unexpressible."""
     slot, numbers = tile_slot(tile)
-    if slot.spec.form not in ("nd", "dn"):
+    if slot.spec.format not in ("nd", "dn"):
         raise Unexpressible("ptokit does not model elements of such a tile")
     row, col = divmod(offset, slot.spec.stride)
     if not 0 <= row * slot.spec.stride + col < slot.spec.elements:
         raise Unexpressible("the element is outside the tile")
     address = numbers[:-2]
-    return ElementSlot(slot), (*address, *((row, col) if slot.spec.form == "nd" else (col, row)))
+    return ElementSlot(slot), (*address, *((row, col) if slot.spec.format == "nd" else (col, row)))
 
 
 # --- arrays

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.cxx.calls import InstrShape, Slot, instr_shape, with_element
+from ptokit.cxx.decoding import InstrShape, Slot, instr_shape, with_element
 from ptokit.cxx.loops import Folded, FoldedBlocks, Repeated, Single, Stream, fold
 from ptokit.cxx.names_in_source import SourceTexts, argument_names
 from ptokit.cxx.operands import (
@@ -349,7 +349,7 @@ class _Builder:
         return ir.Loop(var, piece.start, substitute(piece.stop, names), 1, (*declared, *body), where=where)
 
     def _is_merged(self, piece: Repeated, source: SourceLoop, file: str) -> bool:
-        """Whether a loop may be that of the source and the one around it: nothing else is called there."""
+        """Whether a loop may stand for two nested loops of the source: nothing is called between the two."""
         outer = loop_around(self.texts.text(file), source.head, source.last, source)
         if outer is None or any(scope.source == outer for scope in self.scopes):
             return False
@@ -425,8 +425,8 @@ class _Builder:
                 uses.append(slot.operand(own))
         workspace = uses.pop() if shape.workspace else None
         return ir.Instr(
-            shape.name, tuple(uses), shape.modifiers, workspace=workspace, form=shape.form, attributes=shape.attributes,
-            where=where,
+            shape.name, tuple(uses), shape.modifiers, workspace=workspace, opaque_form=shape.opaque_form,
+            attributes=shape.attributes, where=where,
         )  # fmt: skip
 
     def _argument_names(self, site: int, function: str) -> list[str]:

@@ -37,7 +37,7 @@ class SourceTokens:
         self.starts = array("q")
         """The offset of each in the text."""
         self.partners = array("q")
-        """Of each bracket the one that belongs to it."""
+        """For each bracket, its partner."""
         self._lines = array("q", [match.end() for match in re.finditer(r"^", text, re.MULTILINE)])
         opened: dict[str, list[int]] = {bracket: [] for bracket in CLOSED_BY}
         for number, match in enumerate(islice(TOKEN.finditer(masked(text)), most)):
@@ -64,7 +64,7 @@ class SourceTokens:
         return bisect_left(self.starts, offset)
 
     def at(self, offset: int) -> int:
-        """The token that an offset is in, or the one before it."""
+        """The token at an offset, or the token before it."""
         return bisect_right(self.starts, offset) - 1
 
     def line(self, number: int) -> int:
@@ -138,7 +138,7 @@ class SourceLoop:
     last: int
     """The last line of its body."""
     start: int
-    """The offset of its first character, and of the one after its last."""
+    """The offsets of its first character and of the character after its last."""
     end: int
     counter: str
     """The variable that counts its iterations from 0; empty if there is none."""

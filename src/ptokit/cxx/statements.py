@@ -165,7 +165,7 @@ def sync_shape(call: RecordedCall, core: CoreName) -> Made | None:
 
 
 Link = tuple[str, str]
-"""The pipe that gives a token back, and the one that takes it next."""
+"""The pipe that returns a token, and the pipe that takes it next."""
 PHASES = frozenset(("partial", "final"))
 LAST_PHASE = "final"
 

@@ -311,7 +311,7 @@ def _convert(_shape: Shape, dtype: DType, x: Array, *, mode: RoundMode, saturati
 
 
 OFFSET, SIGNED = np.uint64(37), np.uint64(46)
-"""Bits of a factor's word: where the offset of 9 bits begins, and the one that says that the result is signed."""
+"""Bits of a factor's word: the first bit of the 9-bit offset, and the bit that makes the result signed."""
 
 
 def _fixpipe(_shape: Shape, dtype: DType, x: Array, *words: Array, relu: ReluMode, whole: bool) -> Array:

@@ -17,8 +17,8 @@ from ptokit.finding import Finding, OutOfBoundsError, VerifyError, Where
 from ptokit.isa.operand import OperandSpec, ScalarSpec
 from ptokit.isa.policy import TileType
 from ptokit.program.bounds import Describe, array_finding, available, edges, part_finding, slice_finding, valid_finding
-from ptokit.program.calls import offset_in, tensor_spec, tile_spec
 from ptokit.program.expr import BLOCK_IDX, Expr, ExpressionError, Var, evaluate
+from ptokit.program.instr_calls import offset_in, tensor_spec, tile_spec
 from ptokit.program.ir import Argument, Constant, Given, Number, Operand, Program, TileDecl, TileUse, View
 from ptokit.program.verify_call import verify_address
 

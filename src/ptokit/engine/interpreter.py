@@ -18,9 +18,9 @@ from ptokit.finding import Finding, VerifyError
 from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.program import ir
 from ptokit.program.bounds import event_finding, ids_of, index_finding
-from ptokit.program.calls import Sharing, all_operands, has_slices, sharing, tile_spec
 from ptokit.program.expr import BLOCK_NUM, Var, compiled, value_of
 from ptokit.program.handover import endless_finding, first_in_source
+from ptokit.program.instr_calls import Sharing, all_operands, has_slices, sharing, tile_spec
 from ptokit.program.streams import CoreStream, Node, Streams, Wait, crosses
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
@@ -307,7 +307,7 @@ class InstructionStep:
     """An instruction: operands are bound once per set of numbers, the call is verified once per description."""
 
     alone = True
-    """Whether memory use is checked for each instruction, too."""
+    """Whether memory use is also checked for each instruction."""
 
     def __init__(self, instr: ir.Instr, executable: Executable) -> None:
         self.instr = instr
@@ -339,7 +339,7 @@ class InstructionStep:
         shared = sharing(self.instr, frame.value) if self.has_slices else self.shared
         workspace = self._workspace(frame)
         described = self.executable.prepared
-        known = self.instr.name, self.instr.form, self.instr.modifiers, specs, workspace, shared
+        known = self.instr.name, self.instr.opaque_form, self.instr.modifiers, specs, workspace, shared
         prepared = described.get(known) or remember(described, known, self._prepare(specs, workspace, shared))
         return remember(self.bound, key, (prepared, [operand.take for operand in operands]))
 

@@ -56,7 +56,7 @@ class Prepared:
         self.call = Call(instruction, described, modifiers, profile.name, repeats, clashes)
         findings = tuple(verify_call(self.call, profile, options, alone=alone))
         self.refused = tuple(f for f in findings if f.level == "error")
-        self.remarks = tuple(f for f in findings if f.level != "error")
+        self.non_errors = tuple(f for f in findings if f.level != "error")
         if not self.refused:
             self._lower()
         in_place = instruction.destination.in_place.get(profile.name) or "shared" in instruction.reports.faults
@@ -70,7 +70,7 @@ class Prepared:
         try:
             self.plan = plan_of(self.call)
         except SpanFault as fault:
-            hazards = tuple(replace(f, level="error") for f in self.remarks if f.level == "hazard")
+            hazards = tuple(replace(f, level="error") for f in self.non_errors if f.level == "hazard")
             self.refused = hazards or (span_finding(self.instruction, fault),)
             return
         operands = self.call.operands
@@ -93,8 +93,8 @@ class Prepared:
         plan = self.plan
         if plan is None:
             raise VerifyError(self.refused)
-        if self.remarks:
-            yield self.remarks
+        if self.non_errors:
+            yield self.non_errors
         for slot in plan.written:
             if not storages[slot].writable:
                 raise ValueError(f"{self.instruction.name}: {self.names[slot]} is read-only; pass a writable array")

@@ -349,7 +349,7 @@ class CopyStep(_Move):
         self.store(storages, self.values(storages))
 
     def run_in_order(self, storages: Storages) -> None:
-        """In runs of lanes none of which reads what an earlier one of the run writes."""
+        """In runs of lanes: no lane reads what an earlier lane of its run writes."""
         total, done, length = self.move.rows * self.move.cols, 0, 64
         while done < total:
             lanes = np.arange(done, min(total, done + length))
@@ -470,7 +470,7 @@ class IndexedStep(CopyStep):
         return target.overlaps(storages[self.idx]) or target.overlaps(storages[self.src])
 
     def locate(self, storages: Storages, i: Array, j: Array) -> _Run:
-        """Where lanes (i, j) read and write, by the index values that are there now."""
+        """Where lanes (i, j) read and write, by the current index values."""
         at = self.index.access.layout.offset(i, j)
         raw = self.reader.widen(storages[self.idx].bits[at])
         lanes = self.reader.land(raw)

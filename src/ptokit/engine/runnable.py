@@ -66,7 +66,7 @@ class Runnable(Protocol):
 
 
 class Small(Protocol):
-    """A launch of a few blocks over arrays of which only the addresses are unknown."""
+    """A launch of a few blocks over arrays; only their addresses are unknown."""
 
     engine: str
 

@@ -45,7 +45,7 @@ class Unspecified:
         yield from prepared.run(storages, execute, tolerant=tolerant)
 
     def index_findings(self, prepared: Prepared, storages: Sequence[Storage]) -> tuple[Finding, ...]:
-        """The finding on an index with unspecified values; nothing if there is none."""
+        """The finding on an index with unspecified values, if there is one."""
         for step in prepared.plan.steps if prepared.plan is not None and self else ():
             if isinstance(step, IndexedStep) and self.any(storages[step.idx], step.lanes.offsets()):
                 name, operand = prepared.instruction.name, prepared.names[step.idx]

@@ -1,4 +1,4 @@
-"""Findings on calls and programs: what they are, how they look, and the errors and warnings that carry them."""
+"""Findings on calls and programs: their data, their text, and the errors and warnings that carry them."""
 # ruff: noqa: F403
 
 from ptokit.finding.conflict import *

@@ -63,7 +63,7 @@ class Finding(Displayed):
     """The tiles that share bytes, if it says that they should not."""
 
     def __post_init__(self) -> None:
-        """Bound texts, of which each part should be short already."""
+        """Bound the length of texts whose parts should be short already."""
         for name, most in TEXTS.items():
             if len(text := getattr(self, name)) > most:
                 object.__setattr__(self, name, elided(text, most))

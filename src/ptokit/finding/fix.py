@@ -51,7 +51,7 @@ class Fix(str):
 
 
 def any_of(fixes: Iterable[str | CodePart]) -> Fix:
-    """Several fixes, of which one is enough."""
+    """Several fixes; one of them is enough."""
     return Fix(*[part for fix in fixes for part in (", or ", fix)][1:])
 
 

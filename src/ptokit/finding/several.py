@@ -16,7 +16,7 @@ MOST_SHOWN = 3
 
 
 def not_in_run(checked: Iterable[Finding], run: Iterable[Finding]) -> list[Finding]:
-    """The findings of a check without reads of unwritten memory that a run found, too."""
+    """The findings of a check, without reads of unwritten memory that a run found as well."""
     seen = {(finding.operand, finding.path) for finding in run if finding.unwritten}
     return [finding for finding in checked if not (finding.unwritten and (finding.operand, finding.path) in seen)]
 

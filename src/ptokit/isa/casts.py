@@ -60,7 +60,7 @@ def is_allowed(call: Call, allowed: Callable[[Call], Casts]) -> bool:
 
 def by_path(table: Table[Mapping[tuple[TileType, TileType], Casts]]) -> Callable[[Call], Casts]:
     """The conversions of a path between two memories."""
-    return lambda call: call.here(table, {}).get((call.src.loc, call.dst.loc), frozenset())
+    return lambda call: call.lookup(table, {}).get((call.src.loc, call.dst.loc), frozenset())
 
 
 def copied(call: Call, shape: tuple[int, int], dst: Layout, src: Layout, first: int = 0) -> Move | Compute:
@@ -70,7 +70,7 @@ def copied(call: Call, shape: tuple[int, int], dst: Layout, src: Layout, first: 
         if call.src.dtype is call.dst.dtype:
             return Move(shape, target, Access("src", src))
         return Compute("cvt", shape, target, (source,), ROUNDED)
-    options = (("relu", call.relu), ("whole", call.values.get("scale") is not None and bool(call.here(WHOLE_SCALAR))))
+    options = (("relu", call.relu), ("whole", call.values.get("scale") is not None and bool(call.lookup(WHOLE_SCALAR))))
     return Compute("fixpipe", shape, target, (source, *_factors(call, shape[1], first)), options)
 
 
@@ -102,8 +102,8 @@ def fix_rules(table: Table[Casts]) -> tuple[Rule, ...]:
     return (
         needed("CP-FIX-01", "src", "an Acc tile, for a factor or relu", lambda c: c.src.loc is TileType.Acc,
                when=FROM_ACC, fix=Fix("use ", OpName("tmuls"), ", ", OpName("trelu"), " and ", OpName("tcvt"))),
-        needed("CP-FIX-02", "dst", lambda c: f"of a type that a factor leads to: {_pairs(c.here(table, frozenset()))}",
-               lambda c: is_allowed(c, lambda c: c.here(table, frozenset())), when=SCALED,
+        needed("CP-FIX-02", "dst", lambda c: f"of a type that a factor leads to: {_pairs(c.lookup(table, ()))}",
+               lambda c: is_allowed(c, lambda c: c.lookup(table, frozenset())), when=SCALED,
                found=lambda c: f"{c.dst.dtype} of {c.src.dtype}", fix="give dst one of these types"),
     )  # fmt: skip
 

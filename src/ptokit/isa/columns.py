@@ -70,14 +70,14 @@ ONE_COLUMN = Rule(
     found=valid_of("src"),
     fix=Fix("give it ", Wording("valid=(rows, 1), or take the column: src[:, 0:1]", *["one valid column"] * 2)),
 )  # fmt: skip
-UNBOXED = Rule("CP-BRD-01", "src", "RowMajor or ColMajor without boxes", lambda c: c.src.form in ("nd", "dn"),
-               on=error(*DEVICES), fix=Fix("make the tile without ", SLAYOUT))  # fmt: skip
+UNBOXED = Rule("CP-BRD-01", "src", "RowMajor or ColMajor without boxes", lambda c: c.src.format in ("nd", "dn"),
+               on=error(*FAMILIES), fix=Fix("make the tile without ", SLAYOUT))  # fmt: skip
 
 
 def is_no_block(call: Call) -> bool:
     """Calls that do not spread a packed column over one block a row (TRowExpand.hpp:119)."""
     dst, src, block = call.dst, call.src, call.dst.dtype.c0  # of a slice, the columns of its tile
-    packed = src.rows == 1 and src.cols == dst.rows if src.form == "nd" else src.cols == 1 and src.rows == dst.rows
+    packed = src.rows == 1 and src.cols == dst.rows if src.format == "nd" else src.cols == 1 and src.rows == dst.rows
     is_static = all(tile.valid == (tile.rows, tile.cols) and not any(tile.dynamic) for tile in (dst, src))
     return dst.dtype.size == 1 or not (is_static and packed and dst.stride == block)
 

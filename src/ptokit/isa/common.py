@@ -69,22 +69,22 @@ def names(types: Iterable[DType]) -> str:
 
 def is_index_type(call: Call, dtype: DType) -> bool:
     """Whether a type may index global memory on the call's target (MG-TYPE-05, MS-TYPE-05)."""
-    return dtype.name in call.here(INDEX_TYPES, (INT32.name, UINT32.name))
+    return dtype.name in call.lookup(INDEX_TYPES, (INT32.name, UINT32.name))
 
 
 def is_cast(call: Call) -> bool:
     """Whether indices are cast to uint32: always, except for the host's int64 (MG-OOB-08)."""
-    return call.idx.dtype.size <= 4 or not call.here(WIDE_INDEX)
+    return call.idx.dtype.size <= 4 or not call.lookup(WIDE_INDEX)
 
 
 def is_nd_tile(tile: TileSpec) -> bool:
     """RowMajor + NoneBox (CO-LAY-01)."""
-    return tile.form == "nd"
+    return tile.format == "nd"
 
 
 def is_unboxed(tile: TileSpec) -> bool:
     """RowMajor or ColMajor, no boxes."""
-    return tile.form in ("nd", "dn")
+    return tile.format in ("nd", "dn")
 
 
 NO_TYPES: Table[frozenset[DType]] = Table({})
@@ -99,7 +99,7 @@ def data_type(operand: str, more: Table[frozenset[DType]] = NO_TYPES) -> Rule:
     """CO-TYPE-03: the data type is one of PTO, or one that an instruction or a revision adds to a table."""
 
     def added(call: Call) -> frozenset[DType]:
-        return call.here(more, frozenset()) - PTO_TYPES
+        return call.lookup(more, frozenset()) - PTO_TYPES
 
     return Rule(
         "CO-TYPE-03", operand,
@@ -112,7 +112,7 @@ def data_type(operand: str, more: Table[frozenset[DType]] = NO_TYPES) -> Rule:
 def index_type(rule: str) -> Rule:
     """The index type is int32 or uint32."""
     return anywhere(
-        rule, "idx", lambda c: " or ".join(c.here(INDEX_TYPES, ("int32", "uint32"))),
+        rule, "idx", lambda c: " or ".join(c.lookup(INDEX_TYPES, ("int32", "uint32"))),
         lambda c: is_index_type(c, c.idx.dtype), found=type_of("idx"), kind="H-08",
         fix=Fix("hold the indices as int32 or uint32", cast_of("indices", INT32)),
     )  # fmt: skip
@@ -310,14 +310,14 @@ def vec(clause: str, operand: str) -> Rule:
 
 def plain(clause: str, operand: str) -> Rule:
     """Row-major, no boxes; the host allows any layout."""
-    return Rule(clause, operand, "RowMajor + NoneBox", lambda c: is_nd_tile(c.values[operand]), on=error(*DEVICES),
+    return Rule(clause, operand, "RowMajor + NoneBox", lambda c: is_nd_tile(c.values[operand]), on=error(*FAMILIES),
                 fix=PLAIN_TILE)  # fmt: skip
 
 
 def typed(clause: str, operand: str, table: Table[Types], fix: str = CONVERT) -> Rule:
     """The element type is one that the target computes with."""
-    return needed(clause, operand, lambda c: f"one of {names(c.here(table))}",
-                  lambda c: c.values[operand].dtype in c.here(table), found=type_of(operand), fix=fix)  # fmt: skip
+    return needed(clause, operand, lambda c: f"one of {names(c.lookup(table))}",
+                  lambda c: c.values[operand].dtype in c.lookup(table), found=type_of(operand), fix=fix)  # fmt: skip
 
 
 SAME_REGION = "give both tiles the same valid region"
@@ -351,7 +351,7 @@ def one_layout(clause: str, source: str) -> tuple[Rule, ...]:
     return (
         *(replace(plain(clause, name), on=error("cpu")) for name in ("dst", source)),
         Rule(clause, "dst", f"without boxes, and RowMajor or ColMajor as {source}",
-             lambda c: c.dst.form in ("nd", "dn") and c.dst.form == c.values[source].form, on=error(*NPU),
+             lambda c: c.dst.format in ("nd", "dn") and c.dst.format == c.values[source].format, on=error(*NPU),
              fix=PLAIN_TILE),
     )  # fmt: skip
 
@@ -431,12 +431,12 @@ class SpecialRoute:
 
     def holds(self, call: Call) -> bool:
         """Whether a call takes it, whatever the extents are that are known at run time only."""
-        test = call.here(self.on)
+        test = call.lookup(self.on)
         return test is not None and certain(lambda: test(call))
 
 
 def undecided(test: Callable[[Call], bool]) -> Callable[[Call], bool]:
-    """Calls of which numbers that are known at run time only decide whether they pass a test."""
+    """Calls whose run-time numbers decide whether they pass a test."""
     return lambda call: not certain(lambda: test(call)) and not certain(lambda: not test(call))
 
 
@@ -472,7 +472,7 @@ PAIRED = Table({"a2a3": True})
 
 def by_pairs(call: Call) -> tuple[Effect, ...]:
     """A2/A3 writes bytes in pairs: the neighbour of an odd last column, too (`TransSize` in utils.hpp:104)."""
-    is_paired = call.dst.dtype.size == 1 and call.dst.form == "nd" and call.here(PAIRED, False)
+    is_paired = call.dst.dtype.size == 1 and call.dst.format == "nd" and call.lookup(PAIRED, False)
     return (Effect("dst", "write", "V", in_ub("dst", 2)),) if is_paired else ()
 
 
@@ -591,7 +591,7 @@ def build(
         route=route,
         operation=row.op,
         kernels={family: routes(family) for family in NPU},
-        reports=Reports(faults=row.faults),
+        reports=FaultReports(faults=row.faults),
         spellings={
             "C++": (cpp or f"{row.name.upper()}({', '.join((first, *sources))})",),
             **text.spellings(row.name, modifiers),

@@ -332,8 +332,8 @@ TEXPANDS = replace(
         (
             located("CP-EXP-01", "dst", TileType.Vec, TileType.Mat),
             filled("CP-EXP-01"),
-            Rule("CP-EXP-01", "dst", "NoneBox in UB", lambda c: in_mat(c) or c.dst.form in ("nd", "dn"),
-                 on=error(*DEVICES), fix=PLAIN_TILE),
+            Rule("CP-EXP-01", "dst", "NoneBox in UB", lambda c: in_mat(c) or c.dst.format in ("nd", "dn"),
+                 on=error(*FAMILIES), fix=PLAIN_TILE),
             typed("CP-EXP-02", "dst", EXPANDS_TYPES),
         ),
         lower_expands,

@@ -60,7 +60,7 @@ def option(name: str, *members: PtoEnum) -> Option:
 
 @dataclass(frozen=True)
 class VecTile(CodePart):
-    """A tile in UB, as it is declared."""
+    """A declaration of a tile in UB."""
 
     dtype: DType
     rows: int

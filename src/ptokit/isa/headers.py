@@ -24,8 +24,8 @@ def typed_in_headers(operand: str, table: Mapping[str, str], when: Case = ALWAYS
     """The element types that the headers assert, by target."""
     allowed = Table({target: types(listed) for target, listed in table.items()})
     return Rule(
-        CLAUSE, operand, lambda c: f"one of {names(c.here(allowed))} for the C++ headers",
-        lambda c: c.values[operand].dtype in c.here(allowed), on=hazard(*table), when=when, found=type_of(operand),
+        CLAUSE, operand, lambda c: f"one of {names(c.lookup(allowed))} for the C++ headers",
+        lambda c: c.values[operand].dtype in c.lookup(allowed), on=hazard(*table), when=when, found=type_of(operand),
         fix=CONVERT,
     )  # fmt: skip
 
@@ -70,7 +70,7 @@ def becomes_row(call: Call, name: str) -> bool:
         return False
     if call.instruction.cpp.is_transfer:
         (tensor,) = (spec for spec in call.operands.values() if isinstance(spec, TensorSpec))
-        return tile.form == "nd" and tile.rows > 1 and 1 in (tensor.shape[3], tensor.stride[3])
+        return tile.format == "nd" and tile.rows > 1 and 1 in (tensor.shape[3], tensor.stride[3])
     is_row = call.instruction.cpp.row_index
     return is_row is not None and name == call.instruction.roles.get("index") and is_row(call)
 
@@ -95,7 +95,7 @@ def whole_block(clause: str, tensor: str, tile: str, memory: Callable[[Call], Te
     return Rule(
         clause, tensor, lambda c: f"{show_extents(valid(c))}, the tile's valid region, for the C++ headers",
         lambda c: all(has <= wanted for has, wanted in zip(memory(c).extents, valid(c), strict=True)),
-        on=note(*DEVICES), when=several, found=lambda c: show_extents(memory(c).extents),
+        on=note(*FAMILIES), when=several, found=lambda c: show_extents(memory(c).extents),
         fix="slice the block to the tile's valid extents",
     )  # fmt: skip
 
@@ -137,7 +137,7 @@ def moved_in_cpp(clause: str, tensor: str, tile: str, memory: Callable[[Call], T
     which must be those of the tensor. Of a ColMajor tile, columns are rows here."""
 
     def along(call: Call) -> _MovedRows:
-        spec, axis, block = call.values[tile], int(call.values[tile].form == "dn"), memory(call)
+        spec, axis, block = call.values[tile], int(call.values[tile].format == "dn"), memory(call)
         extents, valid, size = block.extents, spec.valid, (spec.rows, spec.cols)
         return _MovedRows(
             extents[axis], valid[axis], size[axis], extents[1 - axis], valid[1 - axis], block.shape[3 + axis]
@@ -146,7 +146,7 @@ def moved_in_cpp(clause: str, tensor: str, tile: str, memory: Callable[[Call], T
     def is_plain(call: Call) -> bool:
         spec = call.values[tile]
         is_in_place = spec.loc in (TileType.Vec, TileType.Mat)
-        return is_in_place and spec.form in ("nd", "dn") and spec.form == memory(call).layout_kind.text
+        return is_in_place and spec.format in ("nd", "dn") and spec.format == memory(call).layout_kind.text
 
     def rule(wanted: str, holds: Callable[[_MovedRows], bool], level: Mapping[str, Level]) -> Rule:
         return Rule(
@@ -158,9 +158,9 @@ def moved_in_cpp(clause: str, tensor: str, tile: str, memory: Callable[[Call], T
     plain = Case("a plain tile in UB or L1", is_plain)
     return (
         rule("of no more rows than the tile: C++ moves all of them, and goes on behind the tile",
-             lambda r: r.rows <= r.size, error(*DEVICES)),
+             lambda r: r.rows <= r.size, error(*FAMILIES)),
         rule("of as many rows as are valid: C++ moves all of them",
-             lambda r: r.rows <= r.valid or r.rows > r.size, hazard(*DEVICES)),
+             lambda r: r.rows <= r.valid or r.rows > r.size, hazard(*FAMILIES)),
         rule("of as many columns as are valid: C++ takes the next row from another place",
              lambda r: r.burst <= 1 or r.cols <= r.valid_cols, error("a2a3")),
     )  # fmt: skip

@@ -58,7 +58,7 @@ class Call:
         except KeyError:
             raise AttributeError(name) from None
 
-    def here(self, table: Mapping[str, Any] | Table[Any], default: Any = None) -> Any:
+    def lookup(self, table: Mapping[str, Any] | Table[Any], default: Any = None) -> Any:
         """The row of a table for this target, else for its family."""
         return lookup(table, self.target, default)
 
@@ -89,7 +89,7 @@ class Call:
         workspace = self.instruction.workspace
         if workspace is None or self.operands.get(TMP) is None:
             return False
-        return bool(self.here(workspace.used)) and self.kernel.uses_workspace
+        return bool(self.lookup(workspace.used)) and self.route_kernel.uses_workspace
 
     @property
     def destination(self) -> Any:
@@ -103,7 +103,7 @@ class Call:
     @property
     def is_in_place(self) -> bool:
         """Whether the destination may be one of the sources on this target."""
-        found = self.here(self.instruction.destination.in_place)
+        found = self.lookup(self.instruction.destination.in_place)
         return bool(found(self) if callable(found) else found)
 
     @property
@@ -129,14 +129,14 @@ class Call:
         return not any(rule.level_on(self.target) == "error" and rule.is_broken(self) for rule in rules)
 
     @cached_property
-    def kernel(self) -> RouteKernel:
-        """How the target executes that route; an empty one if there is none."""
+    def route_kernel(self) -> RouteKernel:
+        """How the target executes its route; an empty kernel if it cannot."""
         return kernel_of(self.instruction, self.target, self.route) if self.has_route else NO_KERNEL
 
     @property
     def launched(self) -> tuple[int, int]:
         """The rows and columns that the threads of its kernel cover: a tile's valid extents, or a table."""
-        spec = self.values[self.kernel.launched or self.instruction.operands[0].name]
+        spec = self.values[self.route_kernel.launched or self.instruction.operands[0].name]
         return spec.extents if isinstance(spec, TensorSpec) else spec.valid
 
     @cached_property
@@ -177,7 +177,7 @@ Test = Callable[[Call], bool]
 CallText = str | Callable[[Call], str]
 """A text, or a function that makes it for a call."""
 
-DEVICES, NPU, EVERYWHERE = FAMILIES, WITH_PIPES, (*FAMILIES, *OURS)
+NPU, EVERYWHERE = WITH_PIPES, (*FAMILIES, *OURS)
 
 
 def error(*targets: str) -> dict[str, Level]:
@@ -301,7 +301,7 @@ class Rule:
     operand: str
     expect: CallText
     holds: Test
-    on: Mapping[str, Level] = field(default_factory=lambda: error(*DEVICES))
+    on: Mapping[str, Level] = field(default_factory=lambda: error(*FAMILIES))
     when: Case = ALWAYS
     found: CallText | None = None
     """What was found; the operand's description by default."""
@@ -437,7 +437,7 @@ class Param:
     has_scales: bool = False
     """Whether it may be a tile of scales (float8_e8m0)."""
     in_part: bool = False
-    """Of a tile that is updated: what is not written stays, and nothing of it is read."""
+    """Of a tile that is updated: the rest keeps its content, and nothing is read."""
 
 
 @dataclass(frozen=True)
@@ -452,7 +452,7 @@ class Modifier:
     text: Attribute | None = None
     """How text writes it."""
     positional: bool = False
-    """Whether Python takes it by position, too."""
+    """Whether Python takes it by position as well."""
     sources: tuple[str, ...] = ()
     """If the order of the sources states it: their names in Python; those of the operands if empty."""
     by_target: Table[PtoEnum] | None = None
@@ -460,7 +460,7 @@ class Modifier:
 
     def default_for(self, call: Call) -> PtoEnum | None:
         """What a call without the argument means; None if nothing determines it."""
-        other: PtoEnum | None = None if self.by_target is None else call.here(self.by_target)
+        other: PtoEnum | None = None if self.by_target is None else call.lookup(self.by_target)
         return other or (self.default(call) if self.default is not None else None)
 
     def is_default_of_revisions(self, member: PtoEnum | None) -> bool:
@@ -511,7 +511,7 @@ def always(member: PtoEnum) -> Callable[[Call], PtoEnum]:
 
 @dataclass(frozen=True)
 class OrderHazard:
-    """The hazard of two accesses that nothing orders: one of this instruction, one of another."""
+    """The hazard of two unordered accesses: one of this instruction, one of another."""
 
     kind: str
     memory: str
@@ -628,7 +628,7 @@ class Destination:
 
 
 @dataclass(frozen=True)
-class Reports:
+class FaultReports:
     """What is reported when an instruction runs."""
 
     faults: Mapping[str, Fault] = field(default_factory=dict[str, Fault])
@@ -675,7 +675,7 @@ class Instruction:
     """How C++ calls it."""
     destination: Destination = field(default_factory=Destination)
     """What it writes."""
-    reports: Reports = field(default_factory=Reports)
+    reports: FaultReports = field(default_factory=FaultReports)
     """What is reported when it runs."""
     pages: Pages = field(default_factory=Pages)
     """What pages say besides this definition."""

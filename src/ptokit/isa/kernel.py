@@ -51,7 +51,7 @@ class Handshake:
     after_fill: tuple[Pair, ...] = ()
     """Between zeroing the tile and the transfers into it, if indices outside store zero (A-37)."""
     is_ordered: bool = True
-    """Whether each pipe of the body waits for the one before; else some calls use only a part of them."""
+    """Whether each pipe of the body waits for the previous pipe; else some calls use only a part of them."""
 
     @property
     def seen_as(self) -> dict[str, str]:
@@ -166,7 +166,7 @@ class RouteKernel:
     reach: Callable[[Any], int] | None = None
     """Columns of a destination row that a transfer writes, if they may be more than the valid ones."""
     rows: Callable[[Any, int, int], Any] | None = None
-    """The call that moves that many rows of so many elements of a packed table instead, if there is one."""
+    """The call that moves as many rows of as many elements of a packed table, if there is one."""
     by_element: bool = False
     """Whether each index moves a single element to or from global memory."""
     uses_workspace: bool = True

@@ -18,7 +18,7 @@ from ptokit.isa.vocabulary import *
 @case("into L1")
 def into_l1(call: Call) -> bool:
     """A Mat destination selects the GM to L1 path, where the target has one (MG-SEM-06)."""
-    return call.dst.loc is TileType.Mat and bool(call.here(HAS_L1_PATH))
+    return call.dst.loc is TileType.Mat and bool(call.lookup(HAS_L1_PATH))
 
 
 @case("into UB")
@@ -30,7 +30,7 @@ def into_ub(call: Call) -> bool:
 @case("NZ table")
 def is_fractal(call: Call) -> bool:
     """An NZ table on a target whose UB gather has an NZ path (MG-NZ-02)."""
-    return bool(call.here(HAS_NZ_PATH)) and into_ub(call) and call.table.layout_kind is GlobalLayout.NZ
+    return bool(call.lookup(HAS_NZ_PATH)) and into_ub(call) and call.table.layout_kind is GlobalLayout.NZ
 
 
 HAS_NZ_PATH = Table({"a2a3": True})
@@ -44,7 +44,7 @@ def route(call: Call) -> str:
     mode = call.coalesce.text
     if into_l1(call):
         return f"mgather.l1.{mode}" + (".simt" if call.executor is GatherExec.Simt else "")
-    if is_elem(call) and call.here(SINGLE_BY_SCALAR) and certain(lambda: call.dst.valid == (1, 1)):
+    if is_elem(call) and call.lookup(SINGLE_BY_SCALAR) and certain(lambda: call.dst.valid == (1, 1)):
         return "mgather.elem.scalar"
     return f"mgather.{mode}" + (".nz" if is_fractal(call) else "")
 
@@ -75,7 +75,7 @@ UB_ROW = Table(
 
 def row_kernel(call: Call) -> RowKernel:
     """The row kernel of the call's target and path."""
-    return BY_STRIDE if into_l1(call) else call.here(UB_ROW)
+    return BY_STRIDE if into_l1(call) else call.lookup(UB_ROW)
 
 
 def capacity(call: Call) -> int:
@@ -203,11 +203,11 @@ TAKES_ANY_LAYOUT = Table({"a5": True})
 TYPES = (
     table_not_empty(),
     data_type("dst", GATHER_TYPES),
-    Rule("MG-TYPE-02", "dst", lambda c: f"one of {names(c.here(GATHER_TYPES))} (float8 needs the AICORE build)",
-         lambda c: c.dst.dtype in c.here(GATHER_TYPES), on=error("cpu"), kind="H-44", when=known_type,
+    Rule("MG-TYPE-02", "dst", lambda c: f"one of {names(c.lookup(GATHER_TYPES))} (float8 needs the AICORE build)",
+         lambda c: c.dst.dtype in c.lookup(GATHER_TYPES), on=error("cpu"), kind="H-44", when=known_type,
          found=type_of("dst"), fix=AICORE),
     Rule("MG-TYPE-03", "dst", "of another type than an 8-bit float: the A2/A3 vector core has none",
-         lambda c: c.dst.dtype in c.here(GATHER_TYPES), on=error("a2a3"), when=into_ub & known_type, kind="H-44",
+         lambda c: c.dst.dtype in c.lookup(GATHER_TYPES), on=error("a2a3"), when=into_ub & known_type, kind="H-44",
          found=type_of("dst"), fix="move the bytes as uint8"),
     Rule("MG-L1-17", "dst", f"one of {names(BASE)}", lambda c: c.dst.dtype in BASE, on=error("a2a3"), when=into_l1,
          kind="H-44", found=type_of("dst"), fix="move the bytes as uint8"),
@@ -221,7 +221,7 @@ TYPES = (
     same_type("MG-L1-21", "table", "dst", *NPU, when=into_l1, kind="H-08", blocks="execution"),
     Rule("MG-L1-21", "table", "Layout::ND", lambda c: is_nd_tensor(c.table), on=error(*NPU), when=into_l1,
          blocks="execution",
-         kind=ByCase(Case("silent", lambda c: c.here(TAKES_ANY_LAYOUT)), "H-02", "H-09"), fix=ND_TABLE),
+         kind=ByCase(Case("silent", lambda c: c.lookup(TAKES_ANY_LAYOUT)), "H-02", "H-09"), fix=ND_TABLE),
 )  # fmt: skip
 
 MIXED_PAIRS = {("nd", "nz"), ("nz", "nd"), *(("dn", form) for form in FORMS.values())}
@@ -231,12 +231,12 @@ LAYOUTS = (
     Rule("MG-LAY-01", "dst", "RowMajor + NoneBox", lambda c: is_nd_tile(c.dst), on=error("cpu"), kind="H-09",
          fix=PLAIN_TILE),
     Rule("MG-LAY-02", "idx", "RowMajor + NoneBox, or [R, 1] ColMajor (A-03)",
-         lambda c: is_nd_tile(c.idx) or (c.idx.form == "dn" and c.idx.cols == 1), on=error("cpu"), kind="H-09",
+         lambda c: is_nd_tile(c.idx) or (c.idx.format == "dn" and c.idx.cols == 1), on=error("cpu"), kind="H-09",
          fix=PLAIN_TILE),
     Rule("MG-LAY-03", "table", "Layout::ND", lambda c: c.table.layout_kind is GlobalLayout.ND, on=error("cpu", "host"),
          kind="H-09", fix=ND_TABLE),
     Rule("MG-LAY-05", "dst", "in ND form, with an ND table: cpu has no NZ path",
-         lambda c: c.dst.form != "nz" and c.table.layout_kind is not GlobalLayout.NZ, on=error("cpu"), kind="H-09",
+         lambda c: c.dst.format != "nz" and c.table.layout_kind is not GlobalLayout.NZ, on=error("cpu"), kind="H-09",
          found=lambda c: f"{c.dst} and {c.table}", fix='run on "a2a3", or gather from ND into ND'),
     Rule("MG-LAY-06", "idx", "RowMajor + NoneBox", lambda c: is_nd_tile(c.idx), on=error("a2a3"), when=into_ub,
          kind="H-09", fix=PLAIN_TILE),
@@ -245,7 +245,7 @@ LAYOUTS = (
     Rule("MG-LAY-08", "dst", "ColMajor + RowMajor boxes of 512 bytes for an NZ table", lambda c: c.dst.is_nz,
          on=error("a2a3"), when=into_ub & nz_table, kind="H-09", fix=NZ_TILE),
     Rule("MG-LAY-09", "table", "ND with an ND tile or NZ with an NZ tile",
-         lambda c: (c.table.layout_kind.text, c.dst.form) not in MIXED_PAIRS, on=error("a2a3"), when=into_ub,
+         lambda c: (c.table.layout_kind.text, c.dst.format) not in MIXED_PAIRS, on=error("a2a3"), when=into_ub,
          found=lambda c: f"{c.table.layout_kind.name} with {c.dst}", kind="H-09",
          fix="give table and tile the same layout"),
     Rule("MG-LAY-12", "dst", "NoneBox: the A5 kernel knows no NZ tile in UB", lambda c: is_unboxed(c.dst),
@@ -253,7 +253,7 @@ LAYOUTS = (
     Rule("CO-LAY-05", "idx", "NoneBox", lambda c: is_unboxed(c.idx), on=error("a5"), when=into_ub, kind="H-09",
          fix=PLAIN_TILE),
     Rule("MG-NZ-13", "table", "ND: A5 has no NZ path on the UB gather",
-         lambda c: not (c.table.layout_kind is GlobalLayout.NZ and c.dst.form == "nz"), on=error("a5"), when=into_ub,
+         lambda c: not (c.table.layout_kind is GlobalLayout.NZ and c.dst.format == "nz"), on=error("a5"), when=into_ub,
          kind="H-09", fix="repack the table to ND"),
     Rule("MG-NZ-13", "table", "an NZ table and tile run on a2a3 only; A5 refuses them", lambda c: not is_fractal(c),
          on=note("a2a3"), when=into_ub, kind="H-30", elsewhere=("CO-HAZ-02",)),
@@ -549,8 +549,8 @@ KERNELS = {
 
 def lower(call: Call) -> tuple[Move, ...]:
     """The moves of the kernel."""
-    assert call.kernel.lower is not None, f"{call.route} is no kernel of {call.target}"
-    return call.kernel.lower(call)
+    assert call.route_kernel.lower is not None, f"{call.route} is no kernel of {call.target}"
+    return call.route_kernel.lower(call)
 
 
 CONFLICTS = (
@@ -642,7 +642,7 @@ MGATHER = Instruction(
         row_index=is_row,
     ),
     kernels=KERNELS,
-    reports=Reports(
+    reports=FaultReports(
         conflicts=CONFLICTS,
         faults={
             "outside": Fault("MG-OOB-04", "H-10", BELOW_CAPACITY),

@@ -29,7 +29,7 @@ class Remap(Enum):
 
 
 class Combine(Enum):
-    """How a moved element is combined with the one at its destination."""
+    """How a moved element is combined with the element at its destination."""
 
     STORE = auto()
     ADD = auto()

@@ -27,12 +27,12 @@ MODES: Table[Coalesce] = Table({})
 """Targets with a default that does not depend on the index shape (A-72)."""
 ROW_INDEX: Table[tuple[Callable[[int], tuple[int, int]], ...]] = Table({})
 """Targets where the index shape does not decide, and the forms of a row index there (A-72)."""
-is_stated = Case("mode stated", lambda c: bool(c.here(ROW_INDEX)))
+is_stated = Case("mode stated", lambda c: bool(c.lookup(ROW_INDEX)))
 
 
 def row_index_forms(call: Call) -> tuple[tuple[int, int], ...]:
     """The valid extents that a row index may have."""
-    return tuple(form(call.src.valid_rows) for form in call.here(ROW_INDEX, (column,)))
+    return tuple(form(call.src.valid_rows) for form in call.lookup(ROW_INDEX, (column,)))
 
 
 def mode_by_shape(call: Call) -> Coalesce | None:
@@ -69,8 +69,8 @@ def mode_agrees(call: Call) -> bool:
 
 # --- Constraints ---------------------------------------------------------------------------------------------
 
-ADD_TYPES = Table(dict.fromkeys(DEVICES, ("int32", "uint32", "float32", "float16")))
-ORDER_TYPES = Table(dict.fromkeys(DEVICES, ("int32", "float32")))
+ADD_TYPES = Table(dict.fromkeys(FAMILIES, ("int32", "uint32", "float32", "float16")))
+ORDER_TYPES = Table(dict.fromkeys(FAMILIES, ("int32", "float32")))
 
 
 OTHER_TYPE = "scatter as one of these types, or combine without "
@@ -86,9 +86,10 @@ WIDEN = Fix(
 def atomic(rule: str, op: ScatterAtomicOp, types: Table[tuple[str, ...]]) -> Rule:
     """An atomic operation is allowed for these element types only."""
     return Rule(
-        rule, "src", lambda c: f"{', '.join(c.here(types)) or 'of no type: the target has none'} for atomic {op.text}",
-        lambda c: c.src.dtype.name in c.here(types), when=Case(f"atomic {op.text}", lambda c: c.atomic is op),
-        found=type_of("src"), fix=lambda c: PLAIN_STORE if not c.here(types) else
+        rule, "src",
+        lambda c: f"{', '.join(c.lookup(types)) or 'of no type: the target has none'} for atomic {op.text}",
+        lambda c: c.src.dtype.name in c.lookup(types), when=Case(f"atomic {op.text}", lambda c: c.atomic is op),
+        found=type_of("src"), fix=lambda c: PLAIN_STORE if not c.lookup(types) else
         WIDEN if c.src.dtype.name == "bfloat16" else Fix(OTHER_TYPE, option("atomic", op)),
     )  # fmt: skip
 
@@ -117,8 +118,8 @@ TYPES = (
     data_type("src"),
     Rule("MS-TYPE-04", "src", "of another type than hifloat8", lambda c: c.src.dtype is not HIFLOAT8, kind="H-44",
          found="hifloat8", fix="scatter the bytes as uint8"),
-    Rule("A-20", "src", lambda c: f"one of {names(c.here(SCATTER_TYPES))}",
-         lambda c: c.src.dtype in c.here(SCATTER_TYPES), on=error("cpu", "a2a3"), when=listed_type, kind="H-44",
+    Rule("A-20", "src", lambda c: f"one of {names(c.lookup(SCATTER_TYPES))}",
+         lambda c: c.src.dtype in c.lookup(SCATTER_TYPES), on=error("cpu", "a2a3"), when=listed_type, kind="H-44",
          found=type_of("src"), fix="scatter the bytes as uint8"),
     index_type("MS-TYPE-05"),
     same_type("MS-TYPE-06", "table", "src", kind="H-08"),
@@ -132,30 +133,30 @@ TYPES = (
          on=error("host"), when=orders, found=type_of("src"), blocks="execution", fix=PLAIN_STORE),
 )  # fmt: skip
 
-TILE_FORMS: Table[tuple[tuple[str, ...], tuple[str, ...]]] = Table({})
+TILE_FORMATS: Table[tuple[tuple[str, ...], tuple[str, ...]]] = Table({})
 """Targets with other layouts of source and index: their forms (A-72)."""
-FORM_TEXTS = {("nd",): "row-major", ("nd", "dn"): "without boxes", (): "row-major, or one ColMajor column"}
-PLAIN_FORMS: tuple[tuple[str, ...], tuple[str, ...]] = (("nd",), ())
+FORMAT_TEXTS = {("nd",): "row-major", ("nd", "dn"): "without boxes", (): "row-major, or one ColMajor column"}
+PLAIN_FORMATS: tuple[tuple[str, ...], tuple[str, ...]] = (("nd",), ())
 NZ_TABLES = Table({"host": False})
 """Targets that scatter NZ tiles into NZ tables (A-72)."""
-into_nz = Case("NZ table", lambda c: bool(c.here(NZ_TABLES)) and c.table.layout_kind is GlobalLayout.NZ)
+into_nz = Case("NZ table", lambda c: bool(c.lookup(NZ_TABLES)) and c.table.layout_kind is GlobalLayout.NZ)
 
 
-def form_text(number: int) -> Callable[[Call], str]:
+def format_text(number: int) -> Callable[[Call], str]:
     """The layouts of source or index."""
-    return lambda call: FORM_TEXTS[call.here(TILE_FORMS, PLAIN_FORMS)[number]]
+    return lambda call: FORMAT_TEXTS[call.lookup(TILE_FORMATS, PLAIN_FORMATS)[number]]
 
 
-def is_index_form(call: Call) -> bool:
+def has_index_format(call: Call) -> bool:
     """Whether the index has a layout of the target."""
-    forms = call.here(TILE_FORMS, PLAIN_FORMS)[1]
-    return call.idx.form in forms if forms else is_nd_tile(call.idx) or (call.idx.form == "dn" and call.idx.cols == 1)
+    idx, formats = call.idx, call.lookup(TILE_FORMATS, PLAIN_FORMATS)[1]
+    return idx.format in formats if formats else is_nd_tile(idx) or (idx.format == "dn" and idx.cols == 1)
 
 
 LAYOUTS = (
-    Rule("MS-LAY-01", "src", form_text(0), lambda c: c.src.form in c.here(TILE_FORMS, PLAIN_FORMS)[0], when=~into_nz,
-         kind="H-09", fix=PLAIN_TILE),
-    Rule("MS-LAY-01", "idx", form_text(1), is_index_form, kind="H-09", fix=PLAIN_TILE),
+    Rule("MS-LAY-01", "src", format_text(0), lambda c: c.src.format in c.lookup(TILE_FORMATS, PLAIN_FORMATS)[0],
+         when=~into_nz, kind="H-09", fix=PLAIN_TILE),
+    Rule("MS-LAY-01", "idx", format_text(1), has_index_format, kind="H-09", fix=PLAIN_TILE),
     Rule("A-72", "idx", "consecutive in memory: the kernel reads idx[row] linearly", lambda c: consecutive(c.idx),
          on=error("a5"), when=is_row & is_stated, kind="H-09", fix="use [1, R] RowMajor or [R, 1] ColMajor"),
     Rule("A-72", "src", "ColMajor + RowMajor boxes of 512 bytes for an NZ table", lambda c: c.src.is_nz,
@@ -170,7 +171,7 @@ LAYOUTS = (
          lambda c: c.src.cols >= c.table.extents[1], on=error("a2a3"), when=into_nz & is_row, kind="H-09",
          fix="widen the tile to the table's logical columns"),
     Rule("CO-LAY-06", "idx", "a ColMajor column holds the same bytes as a row-major one",
-         lambda c: c.idx.blayout is BLayout.RowMajor, on=note(*DEVICES), kind="H-29"),
+         lambda c: c.idx.blayout is BLayout.RowMajor, on=note(*FAMILIES), kind="H-29"),
     anywhere("MS-LAY-02", "table", "Layout::ND", lambda c: c.table.layout_kind is GlobalLayout.ND, when=~into_nz,
              kind="H-09", fix=ND_TABLE),
 )  # fmt: skip
@@ -203,7 +204,7 @@ SHAPES = (
     packed_a5_rows(is_row),
     needed("A-10", "table", "packed: elements are counted through the gaps", lambda c: c.table.is_packed,
            when=is_elem & ~into_nz, kind="H-06", fix=PACKED),
-    burst_multiple("MS-ALIGN-01", "src", *DEVICES, when=~into_nz),
+    burst_multiple("MS-ALIGN-01", "src", *FAMILIES, when=~into_nz),
 )  # fmt: skip
 
 REMARKS = (
@@ -248,8 +249,8 @@ COMBINES = {
 def lower(call: Call) -> tuple[Move, ...]:
     """Row: table[idx[i], j] = src[i, j] (MS-SEM-03). Elem: mem[idx[i, j]] = src[i, j] (MS-SEM-02)."""
     if is_row(call):
-        stride = call.table.shape[4] if call.here(PACKED_ROWS) else call.table.stride[3]
-        capacity = call.here(TABLE_ROWS, rows_of)(call.table)
+        stride = call.table.shape[4] if call.lookup(PACKED_ROWS) else call.table.stride[3]
+        capacity = call.lookup(TABLE_ROWS, rows_of)(call.table)
         target, lanes, unit = Layout.plain(stride, 1), row_lanes(call.idx), IndexUnit.ROW
     else:
         target, lanes, unit, capacity = flat(), call.idx.layout, IndexUnit.ELEMENT, prod(call.table.shape)
@@ -272,7 +273,7 @@ def lower_nz(call: Call) -> tuple[Move, ...]:
 
 def lowered(call: Call) -> tuple[Move, ...]:
     """The moves of the kernel."""
-    return (call.kernel.lower or lower)(call)
+    return (call.route_kernel.lower or lower)(call)
 
 
 def no_suffix(_call: Call) -> str:
@@ -321,7 +322,7 @@ BELOW_CAPACITY = Fix(BELOW, SCATTER_POLICIES)
 
 def instead_of_repeats(call: Call) -> tuple[Fix, ...]:
     """Modifiers that define the result of repeated destinations."""
-    types = call.here(ADD_TYPES, ())
+    types = call.lookup(ADD_TYPES, ())
     added = Fix("combine with ", option("atomic", ScatterAtomicOp.Add)) if call.src.dtype.name in types else None
     last = Fix("ask for the last writer with ", option("conflict", ScatterConflict.Last))
     return (added, last) if added else (last,)
@@ -338,8 +339,8 @@ HEADER_ADD_TYPES = Table({"a2a3": ("int32", "float32", "float16")})
 A5_ONLY = "documented for A5 only (A-18), and the shipping header refuses it"
 ATOMICS_OF_A2A3 = (
     Rule("MS-ATOM-05", "src",
-         lambda c: f"{', '.join(c.here(HEADER_ADD_TYPES))} for atomic add: it is {A5_ONLY} for others",
-         lambda c: c.src.dtype.name in c.here(HEADER_ADD_TYPES), on=hazard("a2a3"), when=adds, found=type_of("src"),
+         lambda c: f"{', '.join(c.lookup(HEADER_ADD_TYPES))} for atomic add: it is {A5_ONLY} for others",
+         lambda c: c.src.dtype.name in c.lookup(HEADER_ADD_TYPES), on=hazard("a2a3"), when=adds, found=type_of("src"),
          fix="scatter one of these types"),
     *(Rule(clause, "atomic", f"none or add: {op.text} is {A5_ONLY}", lambda c, op=op: c.atomic is not op,
            on=hazard("a2a3"), when=~is_stated, found=op.text,
@@ -350,7 +351,7 @@ ATOMICS_OF_A2A3 = (
 
 def template(call: Call) -> tuple[tuple[PtoEnum, PtoEnum | None], ...]:
     """The policies as template arguments, with their defaults; an atomic scatter has no conflict policy."""
-    default = call.here(DEFAULT_CONFLICT, call.conflict)
+    default = call.lookup(DEFAULT_CONFLICT, call.conflict)
     conflict = call.conflict if call.atomic is ScatterAtomicOp.NONE else default
     return (
         (call.coalesce, None),
@@ -402,16 +403,16 @@ MSCATTER = Instruction(
     pages=Pages(documents=("CO", "MS"), types=SCATTER_TYPES),
     rules=(*OPERANDS, *TYPES, *LAYOUTS, *SHAPES, *REMARKS),
     lower=lowered,
-    route=lambda call: f"mscatter.{call.coalesce.text}{call.here(SUFFIXES, no_suffix)(call)}",
+    route=lambda call: f"mscatter.{call.coalesce.text}{call.lookup(SUFFIXES, no_suffix)(call)}",
     kernels={"a2a3": A2A3, "a5": {"mscatter.row": SIMT, "mscatter.elem": replace(SIMT, by_element=True)}},
     cpp=CPP,
-    reports=Reports(
+    reports=FaultReports(
         repeats=Repeats(
             levels=error(*NPU),
             same="H-14",
             folded="H-15",
             targets="cpu keeps the last writer in row-major order; on a2a3 and a5 the final value is undefined",
-            defined=lambda call: call.conflict is ScatterConflict.Last or bool(call.here(IN_ORDER)),
+            defined=lambda call: call.conflict is ScatterConflict.Last or bool(call.lookup(IN_ORDER)),
             fixes=instead_of_repeats,
         ),
         conflicts=(

@@ -50,7 +50,7 @@ OWN_KINDS: dict[str, OpaqueKind] = {
 NONE = "-"
 """The form without operands."""
 BY_MEMORY = ""
-"""The pipe of an instruction is the one between the memories of its operands."""
+"""The pipe of an instruction connects the memories of its operands."""
 MOST_OPERANDS = 32
 """Of a form."""
 MOST_FORMS = 4096
@@ -422,7 +422,7 @@ def recorded_effects() -> dict[str, dict[str, Any]]:
 def written_extent(call: Call, name: str) -> str:
     """How much of an operand a call writes, as far as its family's headers showed."""
     names = [param.name for param in call.instruction.operands]
-    effects = call.here({family: table["effects"] for family, table in recorded_effects().items()}, {})
+    effects = call.lookup({family: table["effects"] for family, table in recorded_effects().items()}, {})
     known = effects.get(f"{call.instruction.name} {call.instruction.opaque_form}", "").split()
     return known[names.index(name)] if len(known) == len(names) else "tile"
 

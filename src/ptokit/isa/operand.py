@@ -142,7 +142,7 @@ class TileSpec(_Spec):
         return self.pitch or (self.cols if self.blayout is BLayout.RowMajor else self.rows)
 
     def cut(self, rows: int, cols: int, start: int) -> TileSpec:
-        """A slice of `rows` x `cols` that begins `start` elements after the tile; all of it is valid."""
+        """A slice of `rows` x `cols` that begins `start` elements after the tile. The whole slice is valid."""
         by_row = self.blayout is BLayout.RowMajor
         length, count = (cols, rows) if by_row else (rows, cols)
         has_gaps = self.slayout is SLayout.NoneBox and count > 1 and length != self.stride
@@ -176,14 +176,14 @@ class TileSpec(_Spec):
         return self.valid_rows, self.valid_cols
 
     @cached_property
-    def form(self) -> str:
+    def format(self) -> str:
         """`nd`, `dn`, `nz`, `zn`, `zz` or `nn`."""
         return FORMS[self.blayout, self.slayout]
 
     @property
     def is_nz(self) -> bool:
         """Whether this is the NZ form: ColMajor boxes, RowMajor inside, 512-byte fractals (CO-LAY-02)."""
-        return self.form == "nz" and self.fractal == 512
+        return self.format == "nz" and self.fractal == 512
 
     @cached_property
     def box(self) -> tuple[int, int]:
@@ -234,7 +234,7 @@ class TileSpec(_Spec):
             text += f" valid {show_extents(self.valid)}"
         return (
             text
-            + ("" if self.form == "nd" else f" {self.form}")
+            + ("" if self.format == "nd" else f" {self.format}")
             + (f" fractal {self.fractal}" if self.fractal != 512 else "")
             + (f" at a pitch of {self.pitch}" if self.pitch else "")
         )
@@ -361,9 +361,9 @@ OperandSpec = TileSpec | TensorSpec | ScalarSpec
 
 def _span(tile: TileSpec) -> int:
     """The bytes from the start of a tile to the end of its valid region."""
-    if tile.form not in ("nd", "dn"):
+    if tile.format not in ("nd", "dn"):
         return tile.nbytes
-    rows, cols = tile.valid if tile.form == "nd" else tile.valid[::-1]
+    rows, cols = tile.valid if tile.format == "nd" else tile.valid[::-1]
     return ((rows - 1) * tile.stride + cols) * tile.dtype.size if rows and cols else 0
 
 
@@ -371,11 +371,11 @@ def meet(one: TileSpec, at: int, other: TileSpec, there: int) -> bool:
     """Whether the valid regions of two tiles that begin at these byte addresses may share bytes."""
     if at + _span(one) <= there or there + _span(other) <= at:
         return False
-    plain = one.form == other.form and one.form in ("nd", "dn") and one.dtype.size == other.dtype.size
+    plain = one.format == other.format and one.format in ("nd", "dn") and one.dtype.size == other.dtype.size
     if not plain or (there - at) % one.dtype.size:
         return True
     (rows, cols), (other_rows, other_cols) = (
-        spec.valid if spec.form == "nd" else spec.valid[::-1] for spec in (one, other)
+        spec.valid if spec.format == "nd" else spec.valid[::-1] for spec in (one, other)
     )
     pitches = {spec.stride for spec, count in ((one, rows), (other, other_rows)) if count > 1}
     if len(pitches) > 1:

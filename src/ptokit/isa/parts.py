@@ -106,12 +106,12 @@ BY_VALID = Table({"cpu": True})
 def begins_at_box(tile: TileSpec, row: int, col: int) -> bool:
     """Whether a window begins at a box, or at any row where rows of boxes follow each other."""
     rows, cols = tile.box
-    return (row % rows == 0 or tile.form == "nz") and (col % cols == 0)
+    return (row % rows == 0 or tile.format == "nz") and (col % cols == 0)
 
 
 def room(call: Call) -> tuple[int, int]:
     """The rows and columns that a window may reach."""
-    return call.dst.valid if call.here(BY_VALID) else (call.dst.rows, call.dst.cols)
+    return call.dst.valid if call.lookup(BY_VALID) else (call.dst.rows, call.dst.cols)
 
 
 def fits_into(call: Call) -> bool:
@@ -129,18 +129,18 @@ INSERT_RULES = (
     routing("CP-INS-01", "src", "a tile", lambda c: is_tile(c.src), fix=BRING),
     routing("CP-INS-01", "dst", "a tile", lambda c: is_tile(c.dst), fix=TAKE),
     needed("CP-INS-01", "dst",
-           lambda c: "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in c.here(INSERT_PATHS)),
-           lambda c: (c.src.loc, c.dst.loc) in c.here(INSERT_PATHS),
+           lambda c: "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in c.lookup(INSERT_PATHS)),
+           lambda c: (c.src.loc, c.dst.loc) in c.lookup(INSERT_PATHS),
            found=lambda c: f"{c.src.loc.text} to {c.dst.loc.text}", fix="move it through another memory"),
     filled("CP-INS-01", "src"),
     sized("CP-INS-01", "dst", "large enough: the window lies in it", fits_into,
           found=lambda c: f"{show_extents(room(c))} for {show_extents(c.src.valid)} at ({c.row.value}, {c.col.value})",
           fix="shrink src's valid region or move the window"),
     needed("CP-INS-01", "dst", "cut at a box", lambda c: begins_at_box(c.dst, c.row.value, c.col.value),
-           when=Case("a destination with boxes", lambda c: c.dst.form not in ("nd", "dn")),
+           when=Case("a destination with boxes", lambda c: c.dst.format not in ("nd", "dn")),
            found=lambda c: f"a window at ({c.row.value}, {c.col.value})", fix="move the window to a whole box"),
     needed("CP-INS-02", "src", "a number type of at most 4 bytes", lambda c: c.src.dtype.size <= 4
-           and (c.src.dtype.is_integer or c.src.dtype.is_float or c.src.dtype in c.here(INSERTED, ())),
+           and (c.src.dtype.is_integer or c.src.dtype.is_float or c.src.dtype in c.lookup(INSERTED, ())),
            found=type_of("src"), fix="view the bytes as uint8"),
     needed("CP-INS-02", "src",
            lambda c: f"of dst's element type, {c.dst.dtype}; from Acc float32 for 16-bit floats, too",
@@ -176,7 +176,7 @@ TINSERT = replace(
 
 def takes(call: Call) -> bool:
     """Whether the destination is a tile that an accumulator reaches, with room for the window."""
-    is_reached = is_tile(call.dst) and (ACC, call.dst.loc) in call.here(INSERT_PATHS)
+    is_reached = is_tile(call.dst) and (ACC, call.dst.loc) in call.lookup(INSERT_PATHS)
     return is_reached and fits_into(call) and begins_at_box(call.dst, call.row.value, call.col.value)
 
 
@@ -308,7 +308,7 @@ def padding(row: OpRow, *, mat: bool = False, expands: bool = False, in_place: b
                   fix=Fix(OpName("tmov"), " moves between memories"))] if mat else []),
         filled("CP-PAD-01", "src"),
         *(needed("CP-PAD-01", name, "RowMajor + NoneBox in UB, NZ in L1",
-                 lambda c, name=name: c.values[name].form == ("nz" if c.dst.loc is MAT else "nd"),
+                 lambda c, name=name: c.values[name].format == ("nz" if c.dst.loc is MAT else "nd"),
                  fix=Fix("leave ", BLAYOUT, " and ", SLAYOUT, " out, but for L1"))
           for name in ("dst", "src")),
         extents,

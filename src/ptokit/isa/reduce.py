@@ -43,7 +43,7 @@ REDUCTIONS = (
 
 
 BY_HALVES = Workspace(1, used=BOTH_USE_WORKSPACE)
-"""Sums of pairs of rows: A5 keeps them in the workspace, too."""
+"""Sums of pairs of rows, which A5 keeps in the workspace as well."""
 ONE_ROW = "a plain Vec tile of one row or more; row 0 is written"
 THROUGH_FLOAT = Fix(
     "convert with ", OpName("tcvt"), " first (bfloat16: to float32), reduce, and convert the result back"
@@ -52,7 +52,7 @@ THROUGH_FLOAT = Fix(
 
 def is_column(tile: TileSpec) -> bool:
     """Row-major, or column-major with one column."""
-    return tile.form == "nd" or (tile.form == "dn" and tile.cols == 1)
+    return tile.format == "nd" or (tile.format == "dn" and tile.cols == 1)
 
 
 def column_form(clause: str) -> Rule:
@@ -210,14 +210,14 @@ ANY_LAYOUT = Table({"host": True})
 def is_full(call: Call, name: str) -> bool:
     """An operand that has an element for each of the destination's."""
     tile = call.values[name]
-    return tile.valid == call.dst.valid and (tile.form == "nd" or call.here(ANY_LAYOUT, False))
+    return tile.valid == call.dst.valid and (tile.format == "nd" or call.lookup(ANY_LAYOUT, False))
 
 
 def is_per_row(call: Call, name: str) -> bool:
     """One number a row: a ColMajor column, or a row-major 32-byte block that repeats."""
     tile = call.values[name]
-    column = tile.form == "dn" and tile.valid_cols == 1
-    block = tile.form == "nd" and tile.valid_cols == tile.dtype.c0
+    column = tile.format == "dn" and tile.valid_cols == 1
+    block = tile.format == "nd" and tile.valid_cols == tile.dtype.c0
     return tile.valid_rows == call.dst.valid_rows and (column or block)
 
 

@@ -103,9 +103,9 @@ CMP_CPP = Cpp(
 )
 CMPS_CPP = Cpp(
     headers=(EQUAL_ONLY, AS_HALVES, first_64("src"), PACKS_ROWS),
-    finite=Case("eq or ne", lambda c: c.here(BY_DIFFERENCE) and c.mode in (CmpMode.EQ, CmpMode.NE)),
+    finite=Case("eq or ne", lambda c: c.lookup(BY_DIFFERENCE) and c.mode in (CmpMode.EQ, CmpMode.NE)),
 )
-SEL_CPP = Cpp(headers=(ONE_RUN, BYTE_MASK, first_64("dst"), one_type("dst", "src0", "src1", on=DEVICES)))
+SEL_CPP = Cpp(headers=(ONE_RUN, BYTE_MASK, first_64("dst"), one_type("dst", "src0", "src1", on=FAMILIES)))
 CVT_CPP = Cpp(call="TCVT(dst, src, tmp, round, saturation)", headers=(OTHER_TYPE, NOT_ODD, BY_MODE))
 
 MASK_DST = Param("dst", "write", f"destination: {MASK.about}")
@@ -262,7 +262,7 @@ NARROWING = Table({"a2a3": frozenset({("float32", "int16"), ("float16", "int16")
 def narrowed(call: Call) -> TileSpec | None:
     """The workspace of a conversion that wraps."""
     src = call.src
-    if call.saturation is not Saturation.Off or pair(call) not in call.here(NARROWING, ()):
+    if call.saturation is not Saturation.Off or pair(call) not in call.lookup(NARROWING, ()):
         return None
     across, down = -(-src.cols // 64), min(src.rows, 255) - 1
     size = max(256 * min(across, 255), 32 * (down * -(-src.cols // 8) + 8)) if src.dtype.size == 4 else 256
@@ -278,8 +278,8 @@ TCVT = build(
         *vec_tiles("CP-CVT-01", ("dst", "src"), plains=("dst", "src")),
         shaped("CP-CVT-01", "src"),
         needed("CP-CVT-02", "dst", lambda c: "of a type that src converts to: "
-               + ", ".join(f"{a} to {b}" for a, b in sorted(c.here(CVT_PAIRS))),
-               lambda c: pair(c) in c.here(CVT_PAIRS), found=lambda c: f"{c.src.dtype} to {c.dst.dtype}",
+               + ", ".join(f"{a} to {b}" for a, b in sorted(c.lookup(CVT_PAIRS))),
+               lambda c: pair(c) in c.lookup(CVT_PAIRS), found=lambda c: f"{c.src.dtype} to {c.dst.dtype}",
                fix="convert through float32 or float16"),
         Rule("CP-CVT-02", "saturation", "on for this pair: A2/A3 saturates it whatever is asked",
              lambda c: c.saturation is Saturation.On or pair(c) in WRAPS, on=error("a2a3"),

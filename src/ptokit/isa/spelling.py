@@ -109,7 +109,7 @@ class Workspace:
     needed: Callable[[Any], TileSpec | None] = lambda _: None
     """The tile that a `Call` needs; None if it needs none."""
     like: str = ""
-    """The operand with the same valid extents; without one, all of it is valid."""
+    """The operand with the same valid extents; without one, the whole tile is valid."""
     used: Table[bool] = USES_WORKSPACE
     """Targets that use it; the others ignore it."""
 

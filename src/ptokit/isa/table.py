@@ -14,8 +14,8 @@ Row_co = TypeVar("Row_co", covariant=True)
 
 
 class Table(Generic[Row_co]):
-    """Rows by target. A revision (`a5@2026.08`) has its own row, or that of its family (`a5`), or of the one that this
-    family is like."""
+    """Rows by target. A revision (`a5@2026.08`) has its own row, or the row of its family (`a5`), or of the family that
+    its family is like."""
 
     def __init__(self, rows: Mapping[str, Row_co]) -> None:
         self.rows = rows
@@ -47,7 +47,7 @@ class Revision:
     added: frozenset[str] = frozenset()
     """The ids of rules that refuse here, although they do not there."""
     kernels: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """By route: the kernels (`isa.kernel.RouteKernel`) that replace those of there, or are only here."""
+    """By route: the kernels (`isa.kernel.RouteKernel`) that replace those of the other target, or are new."""
     rows: tuple[Difference, ...] = ()
     """The same differences one by one, if each has its reason."""
     state: str = ""

@@ -11,7 +11,7 @@ from ptokit.isa.vocabulary import *
 
 
 def selected(call: Call, cols: int) -> int:
-    """How many of so many columns a pattern keeps."""
+    """How many of the columns a pattern keeps."""
     return -(-(cols - call.pattern.first) // call.pattern.step)
 
 

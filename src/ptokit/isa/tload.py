@@ -38,11 +38,11 @@ def is_scales(tensor: TensorSpec, tile: TileSpec) -> bool:
 
 def is_pair(tensor: TensorSpec, tile: TileSpec, pairs: Pairs) -> bool:
     """Whether the layouts of a tensor and a tile match; boxes outside Acc are 512-byte fractals (CO-LAY-02)."""
-    if tile.form in ("nz", "zn") and tile.fractal != 512 and tile.loc is not TileType.Acc:
+    if tile.format in ("nz", "zn") and tile.fractal != 512 and tile.loc is not TileType.Acc:
         return False
-    if tile.form in ("zz", "nn") and not is_scales(tensor, tile):
+    if tile.format in ("zz", "nn") and not is_scales(tensor, tile):
         return False
-    return (tensor.layout_kind.text, tile.form) in pairs.get(tile.loc, ())
+    return (tensor.layout_kind.text, tile.format) in pairs.get(tile.loc, ())
 
 
 def fits(tensor: TensorSpec, tile: TileSpec) -> bool:
@@ -54,7 +54,7 @@ def fits(tensor: TensorSpec, tile: TileSpec) -> bool:
 def is_run(call: Call) -> bool:
     """A tile of one row or column loads contiguous elements, in any layout (as TT-01)."""
     dst, src = call.dst, call.src
-    plain = dst.loc is TileType.Vec and dst.form in ("nd", "dn") and 1 in (dst.rows, dst.cols) and not dst.pitch
+    plain = dst.loc is TileType.Vec and dst.format in ("nd", "dn") and 1 in (dst.rows, dst.cols) and not dst.pitch
     return plain and src.layout_kind in PLAIN_LAYOUTS and 1 in src.extents and src.is_packed
 
 
@@ -65,7 +65,7 @@ def run_length(tile: TileSpec) -> int:
 
 def is_block(call: Call) -> bool:
     """Tile and tensor have matching layouts, and the tensor is large enough."""
-    return is_pair(call.src, call.dst, call.here(PAIRS)) and fits(call.src, call.dst)
+    return is_pair(call.src, call.dst, call.lookup(PAIRS)) and fits(call.src, call.dst)
 
 
 def has_fractal_dims(tensor: TensorSpec) -> bool:
@@ -76,14 +76,14 @@ def has_fractal_dims(tensor: TensorSpec) -> bool:
 @case("fractals of plain memory")
 def converts(call: Call) -> bool:
     """ND or DN in memory, fractals in the tile."""
-    return (call.src.layout_kind.text, call.dst.form) in CHANGED
+    return (call.src.layout_kind.text, call.dst.format) in CHANGED
 
 
 def plain_if_wide(operand: str, rule: str) -> Rule:
     """Fractals hold elements of up to 4 bytes."""
     return Rule(
         rule, operand, "without boxes if its elements have 8 bytes", lambda c: is_unboxed(c.values[operand]),
-        on=error(*DEVICES), when=Case("8-byte elements", lambda c: c.values[operand].dtype.size == 8),
+        on=error(*FAMILIES), when=Case("8-byte elements", lambda c: c.values[operand].dtype.size == 8),
         fix=PLAIN_TILE,
     )  # fmt: skip
 
@@ -107,8 +107,8 @@ RULES = (
     same_type("TL-01", "src", "dst", blocks="execution"),
     plain_if_wide("dst", "TL-01"),
     routing("TL-01", "dst", lambda c: f"of a form that {c.src.layout_kind.name} memory loads into",
-            lambda c: is_pair(c.src, c.dst, c.here(PAIRS)) or is_run(c),
-            fix=lambda c: COLUMN if c.dst.form == "dn" else "give tile and tensor the same layout"),
+            lambda c: is_pair(c.src, c.dst, c.lookup(PAIRS)) or is_run(c),
+            fix=lambda c: COLUMN if c.dst.format == "dn" else "give tile and tensor the same layout"),
     sized("TL-01", "src", "of Shape[0..2] == 1 for ND or DN into 512-byte fractals",
           lambda c: c.src.shape[:3] == (1, 1, 1) and c.dst.fractal == 512, when=converts,
           found=lambda c: f"{c.src} into {c.dst}", fix=Fix("flatten the tensor to two dims; ", FRACTAL, "512")),
@@ -147,7 +147,7 @@ PADS_BLOCKS = Table({"a2a3": (TileType.Vec,), "a5": (TileType.Vec, TileType.Mat)
 def padded(call: Call) -> tuple[tuple[int, int], Access] | None:
     """What gets the pad value before the data arrive; None if nothing does: A2/A3 in L1, and fractals in UB."""
     dst, (rows, cols) = call.dst, call.dst.valid
-    if (memories := call.here(PADS_BLOCKS)) is None:
+    if (memories := call.lookup(PADS_BLOCKS)) is None:
         return (1, dst.elements), Access("dst", flat())
     if dst.loc not in memories or (dst.loc is TileType.Vec and not is_unboxed(dst)):
         return None
@@ -184,7 +184,7 @@ def zeroed(call: Call) -> tuple[Effect, ...]:
     return (Effect("dst", "write", "MTE2", whole_blocks),) if is_padded else ()
 
 
-def kernel(path: str, besides: Callable[[Call], tuple[Effect, ...]] | None = None) -> RouteKernel:
+def route_kernel(path: str, besides: Callable[[Call], tuple[Effect, ...]] | None = None) -> RouteKernel:
     """One pipe copies the block, at the bandwidth of its path."""
     effects = (Effect("src", "read", "MTE2"), Effect("dst", "write", "MTE2"))
     return RouteKernel(effects, cost={"MTE2": Cost("block", path)}, besides=besides)
@@ -194,7 +194,7 @@ MOST_ROWS = 4095
 """Rows of an ND tile that A2/A3 loads into UB."""
 CLEARS = Table({"cpu": True})
 """Targets whose load clears all of a tile first, padding and the gaps between the rows of a slice included."""
-plain_in_ub = Case("an ND tile in UB", lambda c: c.dst.loc is TileType.Vec and c.dst.form == "nd")
+plain_in_ub = Case("an ND tile in UB", lambda c: c.dst.loc is TileType.Vec and c.dst.format == "nd")
 plain_in_l1 = Case(
     "several rows of a plain tile in L1 (a2a3/TLoad.hpp:116, 156)",
     lambda c: c.dst.loc is TileType.Mat and is_unboxed(c.dst) and 1 not in (c.dst.rows, c.dst.cols),
@@ -223,7 +223,7 @@ CPP = Cpp(
     slices=(
         Rule("TL-03", "dst", "a tile, or whole rows that are valid: the load clears what lies beside a slice, too",
              lambda c: not c.dst.pitch and certain(lambda: c.dst.valid == (c.dst.rows, c.dst.cols)),
-             on=note(*CLEARS.rows), when=Case("the load clears the tile", lambda c: c.here(CLEARS)),
+             on=note(*CLEARS.rows), when=Case("the load clears the tile", lambda c: c.lookup(CLEARS)),
              fix=Fix("load into a tile of its own, and copy it: ", called("tmov"))),
     ),
 )  # fmt: skip
@@ -243,8 +243,8 @@ TLOAD = Instruction(
     cpp=CPP,
     kernels={
         family: {
-            "tload.vec": kernel("GM to UB GB/s"),
-            "tload.mat": kernel("GM to L1 GB/s", zeroed if family == "a5" else None),
+            "tload.vec": route_kernel("GM to UB GB/s"),
+            "tload.mat": route_kernel("GM to L1 GB/s", zeroed if family == "a5" else None),
         }
         for family in NPU
     },

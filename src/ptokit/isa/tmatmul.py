@@ -32,14 +32,14 @@ GROUP = 32
 
 
 def groups(k: int) -> int:
-    """The scales of so many elements."""
+    """The number of scales of `k` elements."""
     return -(-k // GROUP)
 
 
-def form(operand: str, forms: Table[tuple[str, ...]], fractal: int) -> Rule:
+def laid_out(operand: str, forms: Table[tuple[str, ...]], fractal: int) -> Rule:
     """A cube tile has the layout of its memory."""
-    return anywhere("CP-MM-01", operand, lambda c: f"{' or '.join(c.here(forms))} with {fractal}-byte fractals",
-                    lambda c: c.values[operand].form in c.here(forms) and c.values[operand].fractal == fractal,
+    return anywhere("CP-MM-01", operand, lambda c: f"{' or '.join(c.lookup(forms))} with {fractal}-byte fractals",
+                    lambda c: c.values[operand].format in c.lookup(forms) and c.values[operand].fractal == fractal,
                     fix=Fix("leave ", BLAYOUT, ", ", SLAYOUT, " and ", FRACTAL, " to the tile's location"))  # fmt: skip
 
 
@@ -55,9 +55,9 @@ PLACES = (
     located("CP-MM-01", "dst", ACC),
     located("CP-MM-01", "a", LEFT),
     located("CP-MM-01", "b", RIGHT),
-    form("dst", ACC_FORMS, 1024),
-    form("a", LEFT_FORMS, 512),
-    form("b", RIGHT_FORMS, 512),
+    laid_out("dst", ACC_FORMS, 1024),
+    laid_out("a", LEFT_FORMS, 512),
+    laid_out("b", RIGHT_FORMS, 512),
     filled("CP-MM-02", "a"),
     filled("CP-MM-02", "b"),
 )
@@ -84,13 +84,13 @@ PRODUCT_RULES = (*PLACES, *MATRICES, *LIMITS, SIXTEEN_ROWS)
 
 ACC_RULES = (
     located("CP-MM-01", "acc", ACC),
-    form("acc", ACC_FORMS, 1024),
+    laid_out("acc", ACC_FORMS, 1024),
     extents("acc", "of dst's shape", lambda c: (c.acc.rows, c.acc.cols) == (c.dst.rows, c.dst.cols)),
     alike("CP-MM-03", "acc"),
 )  # fmt: skip
 BIAS_RULES = (
     located("CP-MM-01", "bias", TileType.Bias),
-    anywhere("CP-MM-01", "bias", "RowMajor + NoneBox", lambda c: c.bias.form == "nd",
+    anywhere("CP-MM-01", "bias", "RowMajor + NoneBox", lambda c: c.bias.format == "nd",
              fix=Fix("make the tile without ", BLAYOUT, " and ", SLAYOUT)),
     extents("bias", "one row of at least b's valid columns",
             lambda c: (c.bias.rows, c.bias.valid_rows) == (1, 1) and c.bias.valid_cols >= c.b.valid_cols),
@@ -219,11 +219,11 @@ MX_PLACES = of_mx((
     located("CP-MX-01", "a_scale", TileType.ScaleLeft),
     located("CP-MX-01", "b", RIGHT),
     located("CP-MX-01", "b_scale", TileType.ScaleRight),
-    form("dst", ACC_FORMS, 1024),
-    form("a", ACC_FORMS, 512),
-    form("a_scale", MX_LEFT, SCALE_FRACTAL),
-    form("b", RIGHT_FORMS, 512),
-    form("b_scale", MX_RIGHT, SCALE_FRACTAL),
+    laid_out("dst", ACC_FORMS, 1024),
+    laid_out("a", ACC_FORMS, 512),
+    laid_out("a_scale", MX_LEFT, SCALE_FRACTAL),
+    laid_out("b", RIGHT_FORMS, 512),
+    laid_out("b_scale", MX_RIGHT, SCALE_FRACTAL),
     filled("CP-MX-02", "a"),
     filled("CP-MX-02", "b"),
 ))  # fmt: skip
@@ -300,10 +300,10 @@ def aligned(call: Call) -> bool:
     """A window of fractals begins at a fractal, one of plain rows at a 32-byte block, one of an accumulator at such a
     block of any row."""
     row, col = call.row.value, call.col.value
-    is_free = call.dst.valid == (1, 1) or (call.src.form == "nd" and call.here(ANY_COLUMN, False))
+    is_free = call.dst.valid == (1, 1) or (call.src.format == "nd" and call.lookup(ANY_COLUMN, False))
     if call.src.loc is call.dst.loc is VEC and is_free:
         return True
-    if call.src.form == "nd":
+    if call.src.format == "nd":
         return col * call.src.dtype.size % 32 == 0
     if call.src.fractal == SCALE_FRACTAL:
         return row % call.src.box[0] == 0 and col % call.src.box[1] == 0
@@ -340,8 +340,8 @@ EXTRACT_RULES = (
     routing("CP-EXT-01", "src", "a tile", lambda c: is_tile(c.src), fix=BRING),
     routing("CP-EXT-01", "dst", "a tile", lambda c: is_tile(c.dst), fix=TAKE),
     needed("CP-EXT-01", "dst",
-           lambda c: "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in c.here(PATHS)),
-           lambda c: (c.src.loc, c.dst.loc) in c.here(PATHS), found=lambda c: f"{c.src.loc.text} to {c.dst.loc.text}",
+           lambda c: "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in c.lookup(PATHS)),
+           lambda c: (c.src.loc, c.dst.loc) in c.lookup(PATHS), found=lambda c: f"{c.src.loc.text} to {c.dst.loc.text}",
            fix="move it through another memory"),
     filled("CP-EXT-01"),
     sized("CP-EXT-01", "src", "large enough for the window", inside,
@@ -351,8 +351,8 @@ EXTRACT_RULES = (
     Rule("CP-EXT-01", "src", "cut at a 32-byte block of a row, or at a fractal", aligned, on=error(*NPU),
          found=lambda c: f"a window at ({c.row.value}, {c.col.value})",
          fix="move the window to a whole block"),
-    anywhere("CP-EXT-02", "src", lambda c: f"one of {names(c.here(cube_types(c)))} on its way to the cube",
-             lambda c: c.src.dtype in c.here(cube_types(c)), when=Case("from Mat", lambda c: c.src.loc is MAT),
+    anywhere("CP-EXT-02", "src", lambda c: f"one of {names(c.lookup(cube_types(c)))} on its way to the cube",
+             lambda c: c.src.dtype in c.lookup(cube_types(c)), when=Case("from Mat", lambda c: c.src.loc is MAT),
              found=type_of("src"), fix=CONVERT),
     needed("CP-EXT-02", "src", "a number type", lambda c: c.src.dtype.family in ("int", "uint", "float", "raw"),
            found=type_of("src"), fix="view the bytes as uint8"),
@@ -380,7 +380,7 @@ EXTRACT_CPP = Cpp(
     headers=(
         typed_in_headers("dst", {"a5": "i8 i32 f16 bf16 f32 f8E4M3FN f8E5M2 hif8 f8E8M0"}, IN_UB),
         Rule(CLAUSE, "dst", lambda c: f"at most {c.src.rows} x {c.src.cols}, as src: the headers compare storage",
-             lambda c: c.dst.cols <= c.src.cols and (c.dst.rows <= c.src.rows or c.dst.form != "nd"), on=hazard("a5"),
+             lambda c: c.dst.cols <= c.src.cols and (c.dst.rows <= c.src.rows or c.dst.format != "nd"), on=hazard("a5"),
              when=IN_UB, found=lambda c: f"{c.dst.rows} x {c.dst.cols}", fix="make dst no larger than src"),
     ),
 )  # fmt: skip
@@ -395,7 +395,7 @@ TEXTRACT_FP = with_factors(
     TEXTRACT,
     Cpp("TEXTRACT_FP(dst, src, fp, row, col)", relu_template("dst", "src", "fp")),
     SCALED_TO_TILES,
-    lambda c: is_tile(c.dst) and (ACC, c.dst.loc) in c.here(PATHS) and inside(c) and aligned(c),
+    lambda c: is_tile(c.dst) and (ACC, c.dst.loc) in c.lookup(PATHS) and inside(c) and aligned(c),
     lambda c: c.col.value + c.dst.valid_cols,
 )
 

@@ -62,8 +62,8 @@ def holds_region(call: Call) -> bool:
 
 
 REACHED = Rule(
-    "TV-01", "dst", lambda c: "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in c.here(PATHS)),
-    lambda c: (c.src.loc, c.dst.loc) in c.here(PATHS), on=error(*NPU, "host"), blocks="execution",
+    "TV-01", "dst", lambda c: "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in c.lookup(PATHS)),
+    lambda c: (c.src.loc, c.dst.loc) in c.lookup(PATHS), on=error(*NPU, "host"), blocks="execution",
     found=lambda c: f"{c.src.loc.text} to {c.dst.loc.text}", fix="move it through another memory, or through GM",
 )  # fmt: skip
 """A path that the target has. The header of cpu asserts none."""
@@ -96,7 +96,7 @@ def moved_region(call: Call) -> tuple[int, int]:
         return min(call.src.valid_rows, call.dst.valid_rows), min(call.src.valid_cols, call.dst.valid_cols)
     if not moves_source(call):
         return call.dst.valid
-    if not call.here(WHOLE_BOXES) or call.dst.form != "nz":
+    if not call.lookup(WHOLE_BOXES) or call.dst.format != "nz":
         return call.src.valid
     columns = -(-call.src.valid_cols // call.dst.box[1]) * call.dst.box[1]
     return min(call.src.rows, call.dst.valid_rows), min(columns, call.src.cols, call.dst.valid_cols)
@@ -116,7 +116,7 @@ def whole_blocks(call: Call) -> ByteRows:
 
 def beside(call: Call) -> tuple[Effect, ...]:
     """What is written beside the elements of row-major tiles."""
-    return (Effect("dst", "write", "V", whole_blocks),) if call.dst.form == "nd" else ()
+    return (Effect("dst", "write", "V", whole_blocks),) if call.dst.format == "nd" else ()
 
 
 BESIDE = {("a2a3", TileType.Vec, TileType.Vec): beside}
@@ -196,7 +196,7 @@ TMOV = Instruction(
 
 def takes(call: Call) -> bool:
     """Whether the destination is a tile that an accumulator reaches, of its valid region."""
-    return is_tile(call.dst) and (ACC, call.dst.loc) in call.here(PATHS) and call.dst.valid == call.src.valid
+    return is_tile(call.dst) and (ACC, call.dst.loc) in call.lookup(PATHS) and call.dst.valid == call.src.valid
 
 
 TMOV_FP = with_factors(

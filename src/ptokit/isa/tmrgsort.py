@@ -95,7 +95,7 @@ END = Modifier("end", MergeEnd, always(MergeEnd.Merged), "when the merge ends", 
 
 
 def lists(count: int) -> Instruction:
-    """A merge of so many tiles."""
+    """A merge of `count` tiles."""
     sources = tuple(f"src{k}" for k in range(count))
     name = f"tmrgsort{count}"
 

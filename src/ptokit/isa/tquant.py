@@ -14,7 +14,7 @@ SIGNED, UNSIGNED = (everywhere(types(name)) for name in ("i8", "u8"))
 
 def rounded(call: Call) -> TileSpec | None:
     """The integers in 32 bits, where the target converts in several steps; text leaves it out."""
-    return same_as("src")(call) if call.here(USES_WORKSPACE) else None
+    return same_as("src")(call) if call.lookup(USES_WORKSPACE) else None
 
 
 def halves(call: Call) -> ByteRows:

@@ -10,12 +10,12 @@ from ptokit.isa.vocabulary import *
 TSCATTER_INDICES = tuple(dtype(name) for name in ("int16", "int32", "uint16", "uint32"))
 INDEX_WIDTH = {8: 4, 4: 4, 2: 2, 1: 2}
 """Bytes of an index, by bytes of the data (TS-TYPE-05, -06, -07)."""
-TYPES = Table(dict.fromkeys(DEVICES, frozenset(BASE)))
+TYPES = Table(dict.fromkeys(FAMILIES, frozenset(BASE)))
 READINGS: Table[ScatterIndex] = Table({})
 """Targets where the index is always read as this (A-72)."""
 
 CPU = ("A-52",)
-"""The decision by which the simulator has the rules of A2/A3 and A5."""
+"""The decision that gives the simulator the rules of A2/A3 and A5."""
 
 ZEROES_FIRST = Table({"a2a3": True, "a5": True})
 """Targets whose kernel clears the whole destination before a flat scatter."""
@@ -33,7 +33,7 @@ def index_width(rule: str, data: int) -> Rule:
     return Rule(
         rule, "idx", f"of {width} bytes for {data}-byte data", lambda c: c.idx.dtype.size == width,
         when=Case(f"{data}-byte data",
-                  lambda c: c.dst.dtype.size == data and (data < 8 or c.dst.dtype in c.here(TYPES))),
+                  lambda c: c.dst.dtype.size == data and (data < 8 or c.dst.dtype in c.lookup(TYPES))),
         found=lambda c: f"{c.idx.dtype} for {c.dst.dtype}", fix=f"use int{8 * width} or uint{8 * width} indices",
         elsewhere=CPU,
     )  # fmt: skip
@@ -71,7 +71,7 @@ EXPAND = Fix(
 FLAT = option("index", ScatterIndex.Flat)
 
 
-only_flat = Case("flat only", lambda c: c.here(READINGS) is ScatterIndex.Flat)
+only_flat = Case("flat only", lambda c: c.lookup(READINGS) is ScatterIndex.Flat)
 
 
 def is_one_a_row(call: Call) -> bool:
@@ -91,7 +91,7 @@ RULES = (
     vec_tile("src"),
     vec_tile("idx"),
     data_type("dst", TYPES),
-    Rule("TS-TYPE-01", "dst", lambda c: f"one of {names(c.here(TYPES))}", lambda c: c.dst.dtype in c.here(TYPES),
+    Rule("TS-TYPE-01", "dst", lambda c: f"one of {names(c.lookup(TYPES))}", lambda c: c.dst.dtype in c.lookup(TYPES),
          found=type_of("dst"), fix="convert the data, or run on the host profile", elsewhere=CPU),
     Rule("TS-TYPE-02", "dst", "of another type than an 8-bit float", lambda c: c.dst.dtype not in (*FLOAT8, HIFLOAT8),
          kind="H-44", found=type_of("dst"), fix="scatter the bytes as uint8", elsewhere=CPU),
@@ -140,7 +140,7 @@ def lower(call: Call) -> tuple[Move, ...]:
     move = Move(
         call.src.valid if by_row(call) else call.idx.valid, Access("dst", place), Access("src", call.src.layout), index
     )
-    if by_row(call) or not call.here(ZEROES_FIRST):
+    if by_row(call) or not call.lookup(ZEROES_FIRST):
         return (move,)
     return (Move((1, dst.rows * dst.cols), Access("dst", flat()), Fill()), move)
 
@@ -149,7 +149,7 @@ ON_S = Handshake(before=(("V", "S"),), body=("S",), after=(("S", "V"),))
 """The scalar pipe works in the place of the vector pipe: the caller's flags are those of a vector instruction."""
 
 
-def kernel(pipe: str, cost: Cost, handshake: Handshake) -> RouteKernel:
+def route_kernel(pipe: str, cost: Cost, handshake: Handshake) -> RouteKernel:
     """One pipe reads and writes every operand."""
     effects = (Effect("src", "read", pipe), Effect("idx", "read", pipe), Effect("dst", "update", pipe))
     return RouteKernel(effects, cost={pipe: cost}, handshake=handshake)
@@ -170,7 +170,7 @@ def few(operand: str) -> Rule:
     """Flat offsets of an operand's elements fit into the index type."""
     return Rule(
         "TS-SEM-01", operand, f"at most {MOST} elements for 16-bit row indices: the headers take flat offsets",
-        lambda c: c.idx.dtype.size > 2 or c.values[operand].elements <= MOST, on=note(*DEVICES), when=by_row,
+        lambda c: c.idx.dtype.size > 2 or c.values[operand].elements <= MOST, on=note(*FAMILIES), when=by_row,
         found=lambda c: f"{c.values[operand].elements} elements", fix="scatter into smaller tiles",
     )  # fmt: skip
 
@@ -188,11 +188,11 @@ CPP = Cpp(
         few("dst"),
         few("idx"),
         Rule("TS-SEM-01", "dst", "another tile than src and idx: the headers take flat offsets, made in a workspace",
-             lambda c: not c.repeats, on=note(*DEVICES), when=by_row, fix="scatter into another tile"),
+             lambda c: not c.repeats, on=note(*FAMILIES), when=by_row, fix="scatter into another tile"),
     ),
     slices=(
         Rule("SL-04", "dst", "a whole tile, as src and idx: row numbers are converted to offsets for whole tiles only",
-             lambda _: False, on=note(*DEVICES), when=by_row, found="slices",
+             lambda _: False, on=note(*FAMILIES), when=by_row, found="slices",
              fix=Fix("copy the slices into tiles of their own first (", called("tmov"), "), or scatter with ", FLAT)),
     ),
 )  # fmt: skip
@@ -222,11 +222,14 @@ TSCATTER = Instruction(
     lower=lower,
     route=lambda call: f"tscatter.{call.index.text}",
     kernels={
-        "a2a3": {"tscatter.row": kernel("S", ROW_LOOP, ON_S), "tscatter.flat": kernel("S", FLAT_LOOP, ON_S)},
-        "a5": dict.fromkeys(("tscatter.row", "tscatter.flat"), kernel("V", INDEXED, Handshake())),
+        "a2a3": {
+            "tscatter.row": route_kernel("S", ROW_LOOP, ON_S),
+            "tscatter.flat": route_kernel("S", FLAT_LOOP, ON_S),
+        },
+        "a5": dict.fromkeys(("tscatter.row", "tscatter.flat"), route_kernel("V", INDEXED, Handshake())),
     },
     cpp=CPP,
-    reports=Reports(
+    reports=FaultReports(
         repeats=Repeats(
             levels=hazard(*EVERYWHERE),
             same="H-17",

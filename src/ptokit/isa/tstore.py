@@ -17,7 +17,7 @@ ADD_TYPES = ("int8", "int16", "int32", "float16", "bfloat16", "float32")
 def is_run(call: Call) -> bool:
     """A tile of one row or one column is contiguous, in any layout (TT-01)."""
     src = call.src
-    return src.loc is TileType.Vec and 1 in (src.rows, src.cols) and src.form in ("nd", "dn") and not src.pitch
+    return src.loc is TileType.Vec and 1 in (src.rows, src.cols) and src.format in ("nd", "dn") and not src.pitch
 
 
 def has_wide_blocks(call: Call) -> bool:
@@ -76,18 +76,18 @@ RULES = (
     *fix_rules(SCALED_TO_MEMORY),
     needed("TT-01", "atomic", "none for a store that converts", lambda c: not adds(c), when=CONVERTS,
            found=lambda c: c.atomic.text, fix=Fix("store float32, or without ", ADDS)),
-    routing("TT-01", "dst", lambda c: f"of a layout that a {c.src.form} tile stores into",
+    routing("TT-01", "dst", lambda c: f"of a layout that a {c.src.format} tile stores into",
             lambda c: is_pair(c.dst, c.src, PAIRS) or is_run(c), found=lambda c: c.dst.layout_kind.name,
             fix="give tile and tensor the same layout"),
     sized("TT-01", "dst",
-          lambda c: f"of a layout that a {c.src.form} tile stores into, and hold {show_extents(c.src.valid)}",
+          lambda c: f"of a layout that a {c.src.format} tile stores into, and hold {show_extents(c.src.valid)}",
           lambda c: is_burst(c) or (is_block(c) if is_run(c) else fits(memory(c), c.src)),
           found=lambda c: f"{c.dst.layout_kind.name} {show_extents(c.dst.extents)}",
           fix="give tile and tensor the same layout, and the tensor at least the extents of the valid region"),
     sized("TT-01", "dst", lambda c: f"of Shape[3] == 16 and Shape[4] == {last_dim(c)} in NZ layout", has_stored_dims,
           fix=NZ_SHAPE),
     Rule("TT-01", "src", f"one of {', '.join(ADD_TYPES)} for atomic add", lambda c: c.src.dtype.name in ADD_TYPES,
-         on=error(*DEVICES), when=adds, found=type_of("src"), blocks="execution", fix=Fix("store without ", ADDS)),
+         on=error(*FAMILIES), when=adds, found=type_of("src"), blocks="execution", fix=Fix("store without ", ADDS)),
     Rule("A-16", "src", "a number type for atomic add", lambda c: c.src.dtype.is_number, on=error("host"), when=adds,
          found=type_of("src"), blocks="execution", fix=Fix("store without ", ADDS)),
     extents_positive("A-55", "src", *EVERYWHERE),
@@ -106,7 +106,7 @@ def lower(call: Call) -> tuple[Move | Compute, ...]:
     return (copied(call, region, dst, src),)
 
 
-def kernel(pipe: str, path: str) -> RouteKernel:
+def route_kernel(pipe: str, path: str) -> RouteKernel:
     """One pipe reads the tile and writes memory, at the bandwidth of its path."""
     return RouteKernel((Effect("src", "read", pipe), Effect("dst", "update", pipe)), cost={pipe: Cost("block", path)})
 
@@ -156,7 +156,10 @@ TSTORE = Instruction(
         without_pipe=Table({"a2a3": "mat"}),
     ),
     kernels={
-        family: {"tstore.vec": kernel("MTE3", "UB to GM GB/s"), "tstore.acc": kernel("FIX", "L0C to GM GB/s")}
+        family: {
+            "tstore.vec": route_kernel("MTE3", "UB to GM GB/s"),
+            "tstore.acc": route_kernel("FIX", "L0C to GM GB/s"),
+        }
         for family in NPU
     },
     pages=Pages(documents=("TT",)),

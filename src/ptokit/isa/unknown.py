@@ -71,14 +71,14 @@ def is_unknown(*numbers: object) -> bool:
 class _Path(threading.local):
     """The answers to comparisons while a test is explored: those in `given`, then False."""
 
-    given: tuple[bool, ...] | None = None
+    answers: tuple[bool, ...] | None = None
     asked = 0
 
     def answer(self) -> bool:
-        if self.given is None:
+        if self.answers is None:
             raise Undecided
         self.asked += 1
-        return self.asked <= len(self.given) and self.given[self.asked - 1]
+        return self.asked <= len(self.answers) and self.answers[self.asked - 1]
 
 
 _path = _Path()
@@ -89,7 +89,7 @@ def certain(test: Callable[[], bool]) -> bool:
 
     The test must not cache what it computes: it runs once for each combination.
     """
-    if _path.given is not None:
+    if _path.answers is not None:
         return bool(test())
     try:
         return bool(test())
@@ -102,7 +102,7 @@ def _holds_on_all_paths(test: Callable[[], bool]) -> bool:
     try:
         for _ in range(MOST_PATHS):
             given = pending.pop()
-            _path.given, _path.asked = given, 0
+            _path.answers, _path.asked = given, 0
             if not test():
                 return False
             later = _path.asked - len(given)
@@ -113,4 +113,4 @@ def _holds_on_all_paths(test: Callable[[], bool]) -> bool:
     except Undecided:
         return False
     finally:
-        _path.given = None
+        _path.answers = None

@@ -120,7 +120,7 @@ def within(
     function: Callable[..., Result],
     *args: object,
 ) -> Result:
-    """Call a function within those of two blocks that there are."""
+    """Call a function within two blocks; either may be missing."""
     if outer is None:
         if inner is None:
             return function(*args)
@@ -151,7 +151,7 @@ NOTHING = nullcontext()
 
 def _from_dlpack(source: Any) -> Array:
     kind = source.__dlpack_device__()[0]
-    if kind in gpu.DLPACK_DEVICES:
+    if kind in gpu.DLPACK_MEMORY_TYPES:
         return cast("Array", gpu.of_dlpack(source))
     if kind != 1:
         raise _Refusal(f"this {type(source).__name__} is not in host memory; copy it to the host first")

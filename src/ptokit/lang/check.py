@@ -247,7 +247,7 @@ def _report_of(traced: Traced, arguments: Arguments, mode: Mode, grid: int) -> T
     simt = has_simt(traced.program, profile)
     return TargetReport(
         profile.name,
-        (*verdict.errors, *verdict.remarks),
+        (*verdict.errors, *verdict.non_errors),
         {_name(loc, mode): (use.end, _limit(loc, use, mode, simt)) for loc, use in used.items()},
         _tiles(placement.program, mode),
         pipes_used(traced.program, profile),
@@ -255,7 +255,7 @@ def _report_of(traced: Traced, arguments: Arguments, mode: Mode, grid: int) -> T
 
 
 def _name(loc: TileType, mode: Mode) -> str:
-    """The memory's name; on the simulator, where all of it is host memory, the location."""
+    """The memory's name; the location on the simulator, whose memories are all host memory."""
     memory = mode.profile.memories[loc]
     return loc.text if memory.size is None else memory.name
 
@@ -355,7 +355,7 @@ def _joined_ranges(bounds: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _memory(first: int, end: int) -> tuple[int, Array]:
-    """New bytes for a range of addresses, as aligned as it is."""
+    """New bytes for a range of addresses, with the same alignment."""
     memory = np.zeros(end - first + LINE, np.uint8)
     skipped = (first - memory.ctypes.data) % LINE
     return first, memory[skipped : skipped + end - first]
@@ -372,7 +372,7 @@ def _over(tensor: GlobalTensor, array: Array) -> GlobalTensor:
 
 
 PASSED_ON = ("target", "strict", "header", "dyn_ub", "launch")
-"""Options of a launch that apply on the machine, too."""
+"""Options of a launch that also apply on the machine."""
 _PAUSED: ContextVar[bool] = ContextVar("ptokit_paused", default=False)
 
 
@@ -421,7 +421,7 @@ class WatchedLaunch:
         """The same launch on another target, with some options changed."""
         return replace(self, options={**self.options, "target": target, **changed})
 
-    def frozen(self) -> WatchedLaunch:
+    def snapshot(self) -> WatchedLaunch:
         """The same launch with copies of its arrays, and with a kernel that later changes of globals do not concern."""
         copies, named = with_copies(self.args, self.keywords)
         return replace(self, kernel=self.kernel.definition.snapshot(), args=copies, keywords=named)

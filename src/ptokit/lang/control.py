@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ptokit.brief import brief, listed
 from ptokit.finding import Finding, OutOfBoundsError
 from ptokit.lang.context import current
-from ptokit.lang.expr import TracedInteger, expression, symbolic
 from ptokit.lang.faults import place, public, refuse, user_frame, user_place
 from ptokit.lang.reading import check_caller
 from ptokit.lang.source import marked
 from ptokit.lang.stand_ins import TracedTensor
 from ptokit.lang.tensor import GlobalTensor
+from ptokit.lang.traced_integers import TracedInteger, expression, symbolic
 from ptokit.program.cores import owners, stated_core
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, truth
 from ptokit.program.ir import Barrier, Branch, CrossFlag, Flag
@@ -81,7 +81,7 @@ def range(*bounds: Any, buffers: int = 1) -> Iterator[Any]:
         return iter(builtins.range(first, last, stride))  # type: ignore[arg-type]
     frame = user_frame()
     check_caller(frame, tracer.code)
-    name = tracer.given.of((frame,) if frame else ()) or "i"
+    name = tracer.author_names.of((frame,) if frame else ()) or "i"
     return tracer.loop(first, last, stride, copies, name, place(frame, tracer.code))
 
 

@@ -32,7 +32,7 @@ def edited_texts(texts: Mapping[str, str], program: ir.Program, edits: Sequence[
 
 @dataclass(frozen=True)
 class _Span:
-    """A statement of a text: its first character, and the one after its last."""
+    """A statement of a text: its first character, and the character after its last."""
 
     start: int
     end: int
@@ -127,7 +127,7 @@ class _CppEditor:
         return chain[depth]
 
     def _head(self, at: Path, where: Where, core: str) -> Where:
-        """The head of the loop of the source that a loop of the program is; of two cores, the loop of one of them."""
+        """The head of the source loop for a loop of the program; for a loop of two cores, that of one core."""
         if self._loop_at(where) is not None:
             return where
         inside = [self.statements[path].where for path in self._leaves(core) if path[: len(at)] == at and path != at]

@@ -27,12 +27,12 @@ from ptokit.isa.tassign import TASSIGN
 from ptokit.isa.unknown import unknown
 from ptokit.lang.arrays import exact_cast, within, writing
 from ptokit.lang.context import CURRENT, Mode, current
-from ptokit.lang.expr import TracedInteger
 from ptokit.lang.faults import place, public, refuse, user_frame, warn
-from ptokit.lang.operators import Valueless
+from ptokit.lang.refused_operators import Valueless
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile, check_address, extent
-from ptokit.program.calls import Sharing
+from ptokit.lang.traced_integers import TracedInteger
+from ptokit.program.instr_calls import Sharing
 
 
 class Scalar:

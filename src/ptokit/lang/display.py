@@ -1,4 +1,4 @@
-"""Tiles and tensors in notebooks: what they are, and the corners of their values."""
+"""Tiles and tensors in notebooks: their types, and the corners of their values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tile_html(spec: TileSpec, storage: Storage | None) -> str:
     ]
     if storage is None or is_unknown(*spec.valid):
         return box("Tile", facts(known))
-    values = _values(spec.layout, spec.valid, storage, spec.dtype, is_tinted=spec.form != "nd")
+    values = _values(spec.layout, spec.valid, storage, spec.dtype, is_tinted=spec.format != "nd")
     return box("Tile", facts(known), values)
 
 
@@ -40,7 +40,7 @@ def _layout(spec: TileSpec) -> str:
     rows, cols = spec.box
     boxes = f", boxes of {rows} x {cols}" if (rows, cols) != (1, 1) else ""
     pitch = f", at a pitch of {spec.pitch}" if spec.pitch else ""
-    return f"{spec.form.upper()}{boxes}{pitch}"
+    return f"{spec.format.upper()}{boxes}{pitch}"
 
 
 def tensor_html(spec: TensorSpec, storage: Storage, shape: tuple[int, ...], *, is_here: bool) -> str:

@@ -88,7 +88,7 @@ def is_compiled(frame: FrameType) -> bool:
 
 
 def user_frame() -> FrameType | None:
-    """The innermost frame of the user's; in code that `torch.compile` made, the one that called it."""
+    """The innermost frame of the user's code; for code that `torch.compile` made, its caller."""
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None and not _is_user(frame):
         frame = frame.f_back
@@ -151,7 +151,7 @@ def warn_at(finding: Finding, module: str, registry: dict[Any, Any]) -> None:
 
 
 def _file_of_warning(file: str) -> str:
-    """The name of a file in a warning. That of a cell is kept with its lines, one of which Python shows."""
+    """The name of a file in a warning. The lines of a notebook cell are kept, because Python shows one of them."""
     cell = cell_of(file)
     if cell:
         keep(cell, lines_of(file))
@@ -185,7 +185,7 @@ _CALL = "__ptokit_call__"
 
 
 def public(function: Callable[P, R]) -> Callable[P, R]:
-    """A function that users call: the traceback of an error of theirs ends at the line of the call."""
+    """A function that users call: the traceback of a user's error ends at the line of the call."""
 
     @wraps(function)
     def call(*args: P.args, **options: P.kwargs) -> R:
@@ -310,7 +310,7 @@ def _is_library(entry: TracebackType) -> bool:
 
 
 def _innermost(problem: BaseException) -> tuple[TracebackType | None, bool]:
-    """The innermost entry that is no library's, and whether a library was entered from there."""
+    """The innermost entry outside of libraries, and whether it called a library."""
     last, in_library = None, False
     for entry in _entries(problem.__traceback__):
         in_library = _is_library(entry)

@@ -19,9 +19,9 @@ import numpy as np
 from ptokit.engine.gpu import TORCH, DeviceArray, import_cupy
 from ptokit.isa.layout import packed
 
-DEVICES = (2, 3)
+CUDA_MEMORY_TYPES = (2, 3)
 """Kinds of memory that a GPU reaches, as CUDA numbers them: its own, and managed memory."""
-DLPACK_DEVICES = (2, 13)
+DLPACK_MEMORY_TYPES = (2, 13)
 """The same in DLPack."""
 NEEDS_CUPY = "is on a GPU, which needs CuPy: pip install 'ptokit[cuda]'"
 
@@ -148,7 +148,7 @@ def of_dlpack(source: Any) -> DeviceArray:
 
 def _gpu_at(address: int) -> int:
     found = _cupy().cuda.runtime.pointerGetAttributes(address)
-    if found.type not in DEVICES:
+    if found.type not in CUDA_MEMORY_TYPES:
         raise TypeError(f"its address {address:#x} is not in the memory of a GPU")
     return found.device
 

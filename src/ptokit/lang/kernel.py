@@ -15,21 +15,21 @@ from ptokit.brief import brief
 from ptokit.engine.kept import recall, remember
 from ptokit.finding import NAME, VerifyError, Where
 from ptokit.lang.context import Mode, target
-from ptokit.lang.expr import TracedInteger
 from ptokit.lang.faults import public, suggested
 from ptokit.lang.launch import LAUNCH_OPTIONS, FindingCollector, Traced, TracedFamily, TracedMember
 from ptokit.lang.launcher import Definition, Launchable
-from ptokit.lang.patch import frozen, rewritten, with_text
+from ptokit.lang.patch import rewritten, with_own_globals, with_text
 from ptokit.lang.reading import check_source, refuse_at, untraced
 from ptokit.lang.reads import Reads
 from ptokit.lang.source import constants_of, surroundings
 from ptokit.lang.stand_ins import TracedTensor, TracedTile
 from ptokit.lang.tensor import Arguments, GlobalTensor, Signature, array_argument, constant, first_extent, is_integer
-from ptokit.lang.trace import Tracer
+from ptokit.lang.traced_integers import TracedInteger
+from ptokit.lang.tracer import Tracer
 from ptokit.machine.report import Patch
 from ptokit.markup import Displayed, box, clipped, code, table
-from ptokit.program.calls import indexed_views, without_defaults
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Var
+from ptokit.program.instr_calls import indexed_views, without_defaults
 from ptokit.program.ir import Argument, Integer, Program
 from ptokit.program.repair import Edit, Unpatchable
 from ptokit.program.symbolic import Lengths
@@ -40,7 +40,7 @@ MOST_SIGNATURES = 256
 MOST_TRIES = 8
 """Attempts at a program for many lengths, for one family of signatures."""
 FIXED_TABLES = 2
-"""The first of them are valid for one length of each table that is indexed: code that knows it is faster."""
+"""The first of these programs know the lengths of the tables that are indexed, because such code is faster."""
 
 
 @dataclass
@@ -52,12 +52,12 @@ class Family:
     """The first ones."""
     first: Program
     """The program for these."""
-    found: list[TracedFamily] = field(default_factory=list[TracedFamily])
+    programs: list[TracedFamily] = field(default_factory=list[TracedFamily])
     tries: int = 0
 
     def member(self, lengths: Mapping[Var, int]) -> TracedMember | None:
         """One of them for some lengths."""
-        return next(filter(None, (each.at(lengths) for each in self.found)), None)
+        return next(filter(None, (each.at(lengths) for each in self.programs)), None)
 
 
 class FunctionDefinition(Definition):
@@ -75,7 +75,7 @@ class FunctionDefinition(Definition):
     def snapshot(self) -> Kernel:
         """The kernel with the globals of now; itself if its source is not known."""
         with suppress(Unpatchable):
-            return self._as(frozen(self.kernel.function))
+            return self._as(with_own_globals(self.kernel.function))
         return self.kernel
 
     def _as(self, function: FunctionType) -> Kernel:
@@ -224,7 +224,7 @@ class Kernel(Launchable, Displayed):
             family.tries += 1
             general = self._generalized(arguments, mode, family)
             if general is not None:
-                family.found.append(TracedFamily(general, reads))
+                family.programs.append(TracedFamily(general, reads))
                 member = family.member(lengths)
         return self.trace(arguments, mode) if member is None else member
 
@@ -236,10 +236,10 @@ class Kernel(Launchable, Displayed):
             program = self._trace(arguments, mode, family.reads, given)
         except Exception:  # which tracing with numbers raises, too, or for which it is needed
             return None
-        if len(family.found) < FIXED_TABLES:
+        if len(family.programs) < FIXED_TABLES:
             for view in indexed_views(program):
                 given.pin(program.tensors[view.argument].shape[0])
-        general = General(at_lengths(program, given.pinned), given.conditions.found)
+        general = General(at_lengths(program, given.pinned), given.conditions.expressions)
         is_same = not general.holds(family.lengths) or at_lengths(program, family.lengths) == family.first
         return general if is_same and len(given.pinned) < len(given.values) else None
 

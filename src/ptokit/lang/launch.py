@@ -26,8 +26,8 @@ from ptokit.lang.reads import Reads
 from ptokit.lang.tensor import first_extent, is_integer
 from ptokit.machine import MACHINE
 from ptokit.machine.report import LAUNCHES, MachineOptions, MachineReport
-from ptokit.program.calls import written_arguments
 from ptokit.program.expr import Var
+from ptokit.program.instr_calls import written_arguments
 from ptokit.program.ir import MOST_BLOCKS, Program
 from ptokit.program.order import order
 from ptokit.program.place import place
@@ -46,7 +46,7 @@ class Verdict:
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         self.errors = tuple(finding for finding in findings if finding.level == "error")
-        self.remarks = tuple(finding for finding in findings if finding.level != "error")
+        self.non_errors = tuple(finding for finding in findings if finding.level != "error")
 
 
 class Traced:
@@ -156,7 +156,7 @@ class FindingCollector:
         self._found: dict[tuple[Any, ...], Finding] = {}
 
     @property
-    def found(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[Finding, ...]:
         """The findings of the launch."""
         return tuple(self._found.values()) if self._found else ()
 
@@ -348,7 +348,7 @@ class CachedLaunch:
     is_current: Callable[[], bool] | None
     """Whether the program is still valid; None if it always is."""
     collector: Callable[[], FindingCollector]
-    remarks: Sequence[Finding]
+    non_errors: Sequence[Finding]
     """What is reported of each launch."""
     sizes: Sequence[int]
     """Those of the arrays in bytes."""
@@ -370,8 +370,8 @@ class CachedLaunch:
                 return None
             self.apart = addresses
         collector = self.collector()
-        if self.remarks:
-            collector(self.remarks)
+        if self.non_errors:
+            collector(self.non_errors)
         is_there = self.is_in_order is None or self.is_in_order()
         try:
             if is_there:
@@ -388,7 +388,7 @@ class CachedLaunch:
                 seconds = within(order, notified, self.small.run, addresses, tensors, collector)
         except (VerifyError, OutOfBoundsError) as problem:
             raise in_one_of(self.grid, problem) from None
-        return Run(collector.found, self.small.engine, seconds, self.target, self.grid)
+        return Run(collector.findings, self.small.engine, seconds, self.target, self.grid)
 
 
 @dataclass
@@ -425,7 +425,7 @@ class SmallLaunches:
             self.grid,
             traced.reads and traced.reads.are_current,
             self.collector,
-            verdict.remarks,
+            verdict.non_errors,
             [count * size for count, size in zip(counts, self.arrays.values(), strict=True)],
             self.tracked,
             self.is_in_order,

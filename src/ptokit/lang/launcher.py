@@ -111,7 +111,7 @@ class Launchable(ABC):
         self.warned: dict[Any, Any] = {}
         """The registry of warnings that Python has shown."""
         self.cached: dict[Key, CachedLaunch | SmallLaunches] = {}
-        """The cache of small launches, and of families of them, of which new lengths need no new program."""
+        """The cache of small launches, and of families of launches, whose programs are valid for new lengths."""
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
@@ -247,7 +247,7 @@ class Launcher:
                 name, seconds = self._run(traced, arguments, mode, collector, engine, threads)
                 if given[0] is not None:
                     self._add_to_cache(given[0], given[1], traced, arguments, mode, engine)
-        return Run(collector.found, name, seconds, mode.profile.name, self.grid)
+        return Run(collector.findings, name, seconds, mode.profile.name, self.grid)
 
     def _run_cached(self, given: LaunchGiven, args: Sequence[object], keywords: Mapping[str, object]) -> Run | None:
         """Run the launch from the cache; None if it is not there or not eligible."""
@@ -277,8 +277,8 @@ class Launcher:
         if verdict.errors:
             raise VerifyError(verdict.errors)
         storages = self._storages(arguments, traced)
-        if verdict.remarks:
-            collector(verdict.remarks)
+        if verdict.non_errors:
+            collector(verdict.non_errors)
         runnable = self._executable(arguments, traced, mode, engine)
         began = time.perf_counter()
         numbers = {**arguments.numbers, **traced.lengths}
@@ -314,7 +314,7 @@ class Launcher:
         verdict = traced.verdict(mode, self.grid)
         if any(finding.blocks for finding in verdict.errors):
             raise VerifyError(verdict.errors)
-        storages, certain = self._storages(arguments, traced), (*verdict.errors, *verdict.remarks)
+        storages, certain = self._storages(arguments, traced), (*verdict.errors, *verdict.non_errors)
         bounded: tuple[Finding, ...] = ()
         if is_enough(options.blocks) and (part := traced.checked_part):
             traced, options = part.traced, replace(options, blocks=part.blocks)
@@ -421,8 +421,8 @@ def _agrees(before: Launchable, after: Launchable, arguments: Arguments, mode: M
 
 
 def quiet_report(launcher: Launcher, *args: object, options: object = None, **how: Any) -> MachineReport:
-    """The report of a launch on the machine that the caller shows: there is no warning, and a strict launch with faults
-    has a report, too."""
+    """The report of a launch on the machine, for callers that show it: without a warning, and also for a strict launch
+    with faults."""
     chosen = replace(machine_options(options, "standard", None), quiet=True)
     try:
         return cast("MachineReport", launcher(*args, engine=MACHINE, options=chosen, **how))
@@ -448,7 +448,7 @@ class ForeignKernel(Launchable):
     parameters: dict[str, str]
     """The parameters in order, and their kinds: `array`, `integer` or `float`."""
 
-    def given(self, args: Sequence[object], keywords: Mapping[str, object]) -> dict[str, object]:
+    def named_arguments(self, args: Sequence[object], keywords: Mapping[str, object]) -> dict[str, object]:
         """The arguments of a call by name."""
         positional = dict(zip(self.parameters, args, strict=False))
         unknown = [name for name in keywords if name not in self.parameters]

@@ -105,7 +105,7 @@ class TextKernel(ForeignKernel):
 
     def bind(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
         """Sort the arguments of a launch by kind, and refuse arrays that do not fit."""
-        given = self._with_extents(self.given(args, keywords))
+        given = self._with_extents(self.named_arguments(args, keywords))
         self.refuse_missing(given)
         arguments = self._sorted(given)
         for argument in self.program.tensors.values():
@@ -119,7 +119,7 @@ class TextKernel(ForeignKernel):
 
     def bind_for_check(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
         """A check needs no arrays: the text declares them."""
-        return self._sorted(self.given(args, keywords))
+        return self._sorted(self.named_arguments(args, keywords))
 
     def _with_extents(self, given: dict[str, object]) -> dict[str, object]:
         """Also the extents that the text leaves to the arrays."""
@@ -204,7 +204,7 @@ def _tensor(name: str, value: object, expected: DType) -> GlobalTensor:
     if tensor.dtype is expected:
         return tensor
     if tensor.dtype.size == expected.size and expected.family == "raw":
-        return tensor.over(tensor.array, dtype=expected)
+        return tensor.with_array(tensor.array, dtype=expected)
     fix = f'pass an array of {expected}: a.astype("{expected}")'
     raise refuse("KN-17", f"`{name}` holds {expected} in the text; found {tensor.dtype}", fix, name)
 
@@ -221,6 +221,6 @@ def _own_strides(tensor: GlobalTensor) -> list[int]:
 
 
 def _without_ones(shape: list[int]) -> list[int]:
-    """The shape without the ones that it begins with."""
+    """The shape without its leading ones."""
     first = next((dim for dim, extent in enumerate(shape) if extent != 1), len(shape))
     return shape[first:]

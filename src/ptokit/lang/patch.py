@@ -106,7 +106,7 @@ class _SourceTree:
         return self.starts[line - 1] + len(text.encode()[:column].decode("utf-8", "replace"))
 
     def span(self, node: ast.stmt) -> tuple[int, int]:
-        """The offsets of a statement's first character and of the one after its last."""
+        """The offsets of a statement's first character and of the character after its last."""
         end = self.offset(cast("int", node.end_lineno), cast("int", node.end_col_offset))
         return self.offset(node.lineno, node.col_offset), end
 
@@ -223,7 +223,7 @@ class SourceEditor:
         return found
 
     def _shared(self, nodes: list[ast.stmt], path: Path, stmt: ir.Stmt, place: Where) -> list[ast.stmt]:
-        """The statement of a line with several: the one that calls what makes `stmt`, by its number among those."""
+        """Of a line with several statements, the one that makes `stmt`: the n-th that calls the same function."""
         name = _called(stmt)
         calling = [node for node in nodes if name in _calls(node)]
         alike = [
@@ -323,7 +323,7 @@ def _called(stmt: ir.Stmt) -> str:
 
 
 def _calls(node: ast.stmt) -> set[str]:
-    """The names of what a statement calls, without those inside its bodies."""
+    """The names of the functions that a statement calls outside of its bodies."""
     inner = {each for body in _bodies(node) for stmt in body for each in ast.walk(stmt)}
     called = (each.func for each in ast.walk(node) if isinstance(each, ast.Call) and each not in inner)
     names = (getattr(each, "attr", None) or getattr(each, "id", None) for each in called)
@@ -343,7 +343,7 @@ def rewritten(
 
 
 def with_text(function: FunctionType, texts: Mapping[str, str], *, written: bool = False) -> FunctionType:
-    """A function as the text among these defines it that is of its file; itself if there is none. Once the text is
+    """The function as the changed text of its file defines it; itself if that text did not change. Once the text is
     `written`, its code has the name of the file."""
     name = function.__code__.co_filename
     file, _ = _TEXTS.get(name, (name, ""))
@@ -353,7 +353,7 @@ def with_text(function: FunctionType, texts: Mapping[str, str], *, written: bool
     return _remade(function, source, file if written else _named(file, text), text)
 
 
-def frozen(function: FunctionType) -> FunctionType:
+def with_own_globals(function: FunctionType) -> FunctionType:
     """A function that globals, if they change later, do not change."""
     source = PythonFile.of(function.__code__)
     return _remade(function, source, source.name, source.text)

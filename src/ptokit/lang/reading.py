@@ -43,7 +43,7 @@ METHODS = frozenset((
     *("__iadd__", "__isub__", "__imul__", "__imatmul__", "__itruediv__", "__ifloordiv__", "__imod__", "__ipow__"),
     *("__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"),
 ))  # fmt: skip
-"""Methods that change what they are called on."""
+"""Methods that change their object."""
 CALLS = frozenset(["next", "setattr", "delattr"])
 """Built-in functions that change their first argument."""
 

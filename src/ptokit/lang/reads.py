@@ -547,7 +547,7 @@ def _is_property(value: Any, key: str) -> bool:
 
 
 def _described(home: Mapping[Any, Any], name: object, kind: type, key: str) -> object:
-    """A property of what a dictionary has under a name, if it is still of the same class."""
+    """A property of the value under a name of a dictionary, if its class is still the same."""
     value = home.get(name)
     return getattr(value, key) if _kind(value) is kind else _MISSING
 
@@ -557,7 +557,7 @@ def _array_content(array: Any) -> tuple[object, ...]:
 
 
 class Reads:
-    """What the traces of a function read outside its arguments, as it was when this was made."""
+    """The values outside of its arguments that the traces of a function read."""
 
     __slots__ = ("_code", "_function", "_functions", "_has_more", "_items", "_walk")
 
@@ -617,7 +617,7 @@ class Reads:
 
 
 def _followed(function: types.FunctionType) -> _Walk:
-    """Follow what a function reads: a function that is reached may read more attributes of what was reached before."""
+    """Follow what a function reads. A function on the way may read more attributes of earlier values."""
     asked = frozenset[str]()
     while True:
         walk = _Walk(function, asked if asked.isdisjoint(_DYNAMIC) else None, asked)

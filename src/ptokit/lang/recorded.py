@@ -63,7 +63,7 @@ from ptokit.target import compiler_of, families_in_cpp
 WORKSPACE = 1 << 16
 """Bytes of memory for a pointer that no array is passed for."""
 MOST_STEPS = 150_000
-"""Steps of a launch that a check runs: calls, of which those on large tiles count as several."""
+"""Steps of a launch that a check runs. A call is a step, and a call on large tiles several."""
 MOST_RECORDINGS = 8
 """Recordings that are kept."""
 
@@ -182,7 +182,7 @@ class CppKernel(ForeignKernel):
 
     def bind(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
         """Sort the arguments of a launch by kind."""
-        given = self.given(args, keywords)
+        given = self.named_arguments(args, keywords)
         self.refuse_missing(given)
         tensors, integers, floats = dict[str, GlobalTensor](), dict[str, int](), dict[str, object]()
         for name, kind in self.parameters.items():

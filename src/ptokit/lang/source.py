@@ -75,7 +75,7 @@ def _class_of(code: CodeType) -> str:
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:
-    """The code of what is defined directly inside code."""
+    """The code of the functions and classes that are defined directly inside code."""
     return (const for const in code.co_consts if isinstance(const, CodeType))
 
 

@@ -11,14 +11,14 @@ from ptokit.isa.dtype import DType
 from ptokit.isa.operand import Dyn, TileSpec, show_extents
 from ptokit.isa.unknown import is_unknown
 from ptokit.lang.context import current
-from ptokit.lang.expr import TracedInteger, expression, pinned, symbolic
 from ptokit.lang.faults import public, refuse, suggested
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile, cut, describe
-from ptokit.lang.trace import StandIn, Tracer
-from ptokit.program.calls import known as known_number
-from ptokit.program.calls import tensor_spec, tile_spec
+from ptokit.lang.traced_integers import TracedInteger, expression, pinned, symbolic
+from ptokit.lang.tracer import StandIn, Tracer
 from ptokit.program.expr import Expr, Op, apply, difference, extents_in, is_fixed, subtract
+from ptokit.program.instr_calls import known as known_number
+from ptokit.program.instr_calls import tensor_spec, tile_spec
 from ptokit.program.ir import Argument, TileUse, View, Window
 
 
@@ -207,7 +207,7 @@ class TracedTensor(StandIn, GlobalTensor):
 
     @property
     def is_plain(self) -> bool:
-        """Whether this is an array as it is, or a block of one."""
+        """Whether this is a whole array or a block of one."""
         return self.own is None
 
     def use(self) -> View:

@@ -20,7 +20,7 @@ from ptokit.isa.policy import GlobalLayout, PtoEnum, choose
 from ptokit.lang.arrays import as_array, gpu_of, is_foreign, tracked
 from ptokit.lang.context import current
 from ptokit.lang.faults import public, refuse, trim, user_place
-from ptokit.lang.operators import Valueless, no_array
+from ptokit.lang.refused_operators import Valueless, no_array
 from ptokit.lang.tile import extent
 from ptokit.program.expr import ExtentVar, Var
 
@@ -53,7 +53,7 @@ class GlobalTensor(Valueless):
                 raise refuse("KN-08", "a kernel's arrays are its arguments", "pass the array, or a GlobalTensor of it")
             self.array = own = as_array(array)
             self.source = tracked(array)
-            """The object that counts writes into its memory, if its library does so."""
+            """The object that counts writes into its memory, if its library counts them."""
             self._as_it_is = shape is None and stride is None
             if self._as_it_is:
                 self.spec = _own_spec(own.dtype, own.shape, own.strides, layout, dtype)
@@ -95,7 +95,7 @@ class GlobalTensor(Valueless):
 
     @property
     def is_plain(self) -> bool:
-        """Whether this is the array as it is, in ND or DN layout, and can be sliced as the array can."""
+        """Whether this is the array itself, in ND or DN layout, so that it can be sliced like the array."""
         own, layout = self.array, self.spec.layout_kind
         if layout not in PLAIN_LAYOUTS or not isinstance(own, np.ndarray | DeviceArray):  # pyright: ignore[reportUnnecessaryIsInstance]
             return False
@@ -125,9 +125,9 @@ class GlobalTensor(Valueless):
         if len(parts) > self.array.ndim:
             raise IndexError(f"{len(parts)} slices for a tensor of {self.array.ndim} dims")
         ranges = tuple(_range(part, n) for part, n in zip(parts, self.shape, strict=False))
-        return self.over(self.array[ranges], layout=self.layout, dtype=self.dtype)
+        return self.with_array(self.array[ranges], layout=self.layout, dtype=self.dtype)
 
-    def over(self, part: Array, *, layout: str | GlobalLayout = "nd", dtype: object = None) -> GlobalTensor:
+    def with_array(self, part: Array, *, layout: str | GlobalLayout = "nd", dtype: object = None) -> GlobalTensor:
         """A tensor over an array that lies in the memory of this one."""
         made = GlobalTensor(part, layout=layout, dtype=dtype)
         made.source = self.source
@@ -162,7 +162,7 @@ def _range(part: object, n: int) -> slice:
 def _own_spec(
     element: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...], layout: object, requested: object
 ) -> TensorSpec:
-    """The description of an array as it is; `strides` are in bytes."""
+    """The description of an array with its own layout; `strides` are in bytes."""
     kind = _element_type(element, requested)
     _check_dims(shape)
     for step, n in zip(strides, shape, strict=True):

@@ -17,12 +17,12 @@ from ptokit.isa.operand import FORMS, SCALE_FRACTAL, Dyn, OperandSpec, TileSpec,
 from ptokit.isa.policy import BLayout, Pad, SLayout, TileType, choose
 from ptokit.lang.arrays import exact_cast
 from ptokit.lang.context import current
-from ptokit.lang.expr import TracedInteger, expression, pinned
 from ptokit.lang.faults import public, refuse, user_place
-from ptokit.lang.operators import Valueless, no_array
+from ptokit.lang.refused_operators import Valueless, no_array
+from ptokit.lang.traced_integers import TracedInteger, expression, pinned
 from ptokit.program.bounds import AXES, layout_problem
-from ptokit.program.calls import offset_in
 from ptokit.program.expr import Expr, subtract
+from ptokit.program.instr_calls import offset_in
 from ptokit.program.ir import Window
 from ptokit.program.verify_call import verify_address
 

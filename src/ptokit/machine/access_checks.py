@@ -118,7 +118,7 @@ class AccessChecks:
 
     def check_index_flag(self, executed: Executed, site: Site, touches: Touches) -> None:
         """The caller must order the load of an index, although the instruction waits for the load by itself."""
-        kind, wait = site.call.kernel.index_note, site.load_wait
+        kind, wait = site.call.route_kernel.index_note, site.load_wait
         if not self.flags.orders or not kind or wait is None:
             return
         known = list(map(max, self.clocks.peek(f"{core_of(wait.dst)}.{VECTOR}"), self.clocks.peek(wait.dst)))
@@ -311,9 +311,9 @@ class FlagChecks:
         self.orders = bool(profile.pipes) and options.enables("order")
         """Whether faults of order are reported."""
         self.explained: set[Hashable] = set()
-        """Flags of which another finding says that nothing waits for them."""
+        """Flags that another finding reports: nothing waits for them."""
         self._unset: dict[Hashable, Stmt] = {}
-        """Flags of the running block for which a wait was in vain: the set that is left is the one it missed."""
+        """Flags of the running block whose wait did not end: a later set of such a flag is the one that it missed."""
 
     def begin(self) -> None:
         """A block begins."""

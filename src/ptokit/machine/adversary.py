@@ -22,7 +22,7 @@ from ptokit.engine.storage import Array
 from ptokit.machine.pipes import Pipe, PipeEngine, PipeItem, Signal, is_set
 
 TURNS = 4
-"""Of so many consecutive seeds the first chooses among all pipes alike, and the last changes priorities."""
+"""A period of seeds: the first chooses among all pipes alike, and the last changes priorities."""
 CHANGES = (0.02, 0.1, 0.3)
 """How likely the first pipe falls behind, in a step."""
 MOST_TOGETHER = 4
@@ -35,11 +35,11 @@ T = TypeVar("T")
 class RandomPipe(Pipe):
     """A pipe with how far it has come."""
 
-    __slots__ = ("done", "gate", "given", "priority")
+    __slots__ = ("done", "gate", "issued_count", "priority")
 
     def __init__(self, name: str, number: int, scalar: Self | None) -> None:
         super().__init__(name, number, scalar)
-        self.given = self.done = 0
+        self.issued_count = self.done = 0
         """How many items were issued to it, and how many have run."""
         self.gate = 0
         """Of a scalar pipe: how many of its items must have run before what it issues now."""
@@ -186,6 +186,6 @@ class Adversary(PipeEngine[RandomPipe, int, Do]):
 
     def _hold(self, at: RandomPipe, item: PipeItem[int]) -> None:
         self._queue(at, item)
-        at.given += 1
+        at.issued_count += 1
         if item.signal and at is at.scalar:
-            at.gate = at.given
+            at.gate = at.issued_count

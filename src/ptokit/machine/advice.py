@@ -187,7 +187,7 @@ def _replaced(executed: Operation, made: Mapping[int, Rewritten | None]) -> Oper
 def _is_repeated_load(works: Sequence[Operation]) -> bool:
     """Whether a line loads more than once: from global memory, without an index."""
     calls = [work[1].call for work in works]
-    pipes = {effect.pipe for call in calls for effect in call.kernel.effects}
+    pipes = {effect.pipe for call in calls for effect in call.route_kernel.effects}
     return len(works) > 1 and pipes == {LOAD} and all(call.indexed is None for call in calls)
 
 
@@ -254,7 +254,7 @@ def _by_rows(work: TimedWork, costs: Costs) -> Rewritten | None:
     """Rows instead of elements."""
     call, tally = work.call, work.tally
     data = _data(call)
-    if data is None or not call.kernel.by_element or data.valid_rows * data.valid_cols != tally.lanes:
+    if data is None or not call.route_kernel.by_element or data.valid_rows * data.valid_cols != tally.lanes:
         return None
     rows, cols = data.valid
     outside = -(-tally.outside // cols)
@@ -274,7 +274,7 @@ def _longer_rows(work: TimedWork, costs: Costs) -> Rewritten | None:
 def _launched(work: TimedWork, costs: Costs) -> Rewritten | None:
     """More rows, if the launch formula starts fewer warps for them and they take fewer cycles (MG-SIMT-05)."""
     data = _data(work.call)
-    launch = work.call.kernel.launch
+    launch = work.call.route_kernel.launch
     if data is None or launch is None or not _is_by_row(work.call):
         return None
     rows, cols = data.valid
@@ -296,7 +296,7 @@ def _one_burst(work: TimedWork, costs: Costs) -> Rewritten | None:
     specs = [spec for spec in call.operands.values() if spec is not None]
     tiles = [spec for spec in specs if isinstance(spec, TileSpec)]
     is_block = len(tiles) == 1 and len(specs) == 2 and any(isinstance(spec, TensorSpec) for spec in specs)
-    if not is_block or call.indexed or tiles[0].form != "nd" or tiles[0].valid_rows < 2:
+    if not is_block or call.indexed or tiles[0].format != "nd" or tiles[0].valid_rows < 2:
         return None
     count = tiles[0].valid_rows * tiles[0].valid_cols
     blocks = {name: spec for name, spec in call.operands.items() if isinstance(spec, TileSpec | TensorSpec)}
@@ -326,13 +326,13 @@ def _data(call: Call) -> TileSpec | None:
     name = call.instruction.roles["index"]
     tiles = [spec for each, spec in call.operands.items() if isinstance(spec, TileSpec) and each != name]
     tensors = [spec for spec in call.operands.values() if isinstance(spec, TensorSpec)]
-    is_plain = len(tiles) == len(tensors) == 1 and tiles[0].loc is TileType.Vec and tiles[0].form == "nd"
+    is_plain = len(tiles) == len(tensors) == 1 and tiles[0].loc is TileType.Vec and tiles[0].format == "nd"
     return tiles[0] if is_plain else None
 
 
 def _with_rows(work: TimedWork, costs: Costs, rows: int, cols: int, outside: int) -> TimedWork | None:
     """The work of a call that moves rows of a packed table."""
-    made, data = work.call.kernel.rows, _data(work.call)
+    made, data = work.call.route_kernel.rows, _data(work.call)
     if made is None or data is None:
         return None
     inside = rows - min(rows, outside)
@@ -344,7 +344,7 @@ def _made(work: TimedWork, call: Call, costs: Costs, tally: Tally) -> TimedWork 
     """The work of a changed call."""
     steps = placed_steps(call, costs.profile)
     waits = [step for step in _opening(work.steps) if step not in _opening(steps)]  # it needs what the old one needed
-    return TimedWork(call, (*waits, *steps), tally) if call.kernel.effects else None
+    return TimedWork(call, (*waits, *steps), tally) if call.route_kernel.effects else None
 
 
 def _opening(steps: Sequence[Step]) -> list[Step]:

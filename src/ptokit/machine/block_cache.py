@@ -26,7 +26,7 @@ Act = Callable[[Touches], None]
 
 
 class IssuedWork(NamedTuple):
-    """Work of a pipe, as it is issued."""
+    """Work of a pipe when it is issued."""
 
     item: int
     """The item of the block that it belongs to."""

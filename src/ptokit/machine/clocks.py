@@ -23,7 +23,7 @@ OnEarly = Callable[[Hashable, object, object, bool], None]
 """Called with a flag that is set while the wait for an earlier set may not be over, with what sets it, with what set it
 before, and with whether no wait for it was issued between the two."""
 OnUnpaired = Callable[[Hashable, object, object], None]
-"""Called with a flag between cores whose sets or waits are in no order, with the later one, and with the one before."""
+"""Called with a flag between cores whose sets or waits are in no order: the flag, the later one, the earlier one."""
 OnOverflow = Callable[[Hashable, object, bool], None]
 """Called with a flag between cores, with what sets it too often, and whether that is so in program order, too."""
 

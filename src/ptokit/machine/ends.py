@@ -15,9 +15,9 @@ from ptokit.finding import ConflictAccess, Iteration
 from ptokit.isa.policy import BLayout, SLayout
 from ptokit.machine.memories import Global, MemoryLocation
 from ptokit.machine.shadow import READ, Earlier, Extent
-from ptokit.program.calls import access_of, all_operands, call_of, effects
 from ptokit.program.cores import unit_of
 from ptokit.program.expr import Var, evaluate
+from ptokit.program.instr_calls import access_of, all_operands, call_of, effects
 from ptokit.program.ir import Block, Instr, Loop, Program, Stmt, TileUse, View, children
 from ptokit.program.show import name_of, operands_of
 from ptokit.target import Profile
@@ -87,7 +87,7 @@ def _loops(block: Block, around: tuple[Var, ...]) -> Iterator[tuple[Var, ...]]:
 
 
 Span = tuple[int, int]
-"""The first and the one after the last."""
+"""The first, and the end: one after the last."""
 
 
 class MemoryAccess(NamedTuple):

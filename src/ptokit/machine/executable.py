@@ -34,9 +34,9 @@ from ptokit.machine.shadow import READ
 from ptokit.machine.timeline import Timeline, shown_statements
 from ptokit.machine.trial import Replay
 from ptokit.program.budget import Use, memory_findings
-from ptokit.program.calls import written_arguments
 from ptokit.program.cores import ends_of
 from ptokit.program.expr import BLOCK_NUM, Var
+from ptokit.program.instr_calls import written_arguments
 from ptokit.program.ir import Assign, Barrier, CrossFlag, Flag, Instr, LoadScalar, Loop, Stmt, TileDecl
 from ptokit.program.streams import Wait
 from ptokit.program.verify_call import judged
@@ -141,7 +141,7 @@ class MachineExecutable(Executable):
     def _run_blocks(self, frame: WatchedFrame, blocks: Iterable[int]) -> None:
         number = length_hint(blocks)
         with task("", number or None, "blocks", enabled=frame.session.options.progress) as done:
-            super()._run_blocks(frame, done.over(blocks))
+            super()._run_blocks(frame, done.track(blocks))
 
     def _run_block(self, frame: WatchedFrame, block: int) -> None:
         frame.fresh.clear()
@@ -166,7 +166,7 @@ class MachineExecutable(Executable):
         stale = StaleLines(session.gm, chance) if session.accesses.is_stale else None
         starts = range(0, len(order), size)
         with task("", len(starts), "schedules", enabled=session.options.progress) as done:
-            for first in done.over(starts):
+            for first in done.track(starts):
                 for frame, block in zip(frames, order[first : first + size], strict=False):
                     frame.run_by(together.begin(session.cores.pipes), stale)
                     self._run_block(frame, block)

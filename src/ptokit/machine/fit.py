@@ -49,7 +49,7 @@ NEAR = 0.1
 IDLE = 1e-6
 """The derivative of a number that counts in no time."""
 OTHER_STARTS = (-0.5, 0.5)
-"""Steps of such a number, to where it may count: the fit goes on from there, too."""
+"""Steps of such a number to where it may count; the fit continues there as well."""
 
 Array = np.ndarray[Any, Any]
 Point = tuple[Array, Array, Array]
@@ -138,7 +138,7 @@ class _Fit:
     """The state of a fit. The last of the logarithms is the launch, if there is one."""
 
     def __init__(self, profile: Profile, measurements: Sequence[Measurement], given: Mapping[str, float]) -> None:
-        self.profile, self.measurements, self.given = profile, measurements, given
+        self.profile, self.measurements, self.known_costs = profile, measurements, given
         self.start = Costs(profile, given).numbers
         self.with_launch = np.array([float(each.with_launch) for each in measurements])
         self.has_launch = bool(self.with_launch.any())
@@ -166,7 +166,8 @@ class _Fit:
         return np.any([~np.isclose(each, base, rtol=1e-9, atol=0) for each in changed], axis=0)
 
     def _costs(self, numbers: Mapping[str, float]) -> Costs:
-        return Costs(self.profile, {**self.given, **{name: min(number, MOST) for name, number in numbers.items()}})
+        limited = {name: min(number, MOST) for name, number in numbers.items()}
+        return Costs(self.profile, {**self.known_costs, **limited})
 
     def values(self, logs: Array) -> Array:
         """The numbers of the logarithms."""

@@ -73,7 +73,7 @@ class PipeTask(NamedTuple):
     @property
     def cost(self) -> Cost:
         """The formula and its parameters."""
-        return self.call.kernel.cost_on(self.unit)
+        return self.call.route_kernel.cost_on(self.unit)
 
 
 # --- properties of a call
@@ -144,7 +144,7 @@ TRANSFERS: dict[str, Callable[[PipeTask], float]] = {
 def _row_transfers(task: PipeTask) -> float:
     costs, call = task.costs, task.call
     one = TRANSFERS[task.cost.formula](task)
-    one += costs["flag cycles"] * len(call.kernel.handshake.each_row) + costs.combining(call.is_atomic)
+    one += costs["flag cycles"] * len(call.route_kernel.handshake.each_row) + costs.combining(call.is_atomic)
     transfers = task.tally.inside * transfers_of_a_row(call)  # none for a row outside the table
     return costs.queued(transfers, one, task.unit) + _zeroing(task)
 
@@ -205,7 +205,8 @@ def _simt(task: PipeTask) -> float:
 def _launched(
     costs: Costs, call: Call, shape: tuple[int, int], accesses: int, transactions: int, is_read: bool
 ) -> float:
-    launch = call.kernel.launch and call.kernel.launch(*(call.launched if call.kernel.launched else shape))
+    kernel = call.route_kernel
+    launch = kernel.launch and kernel.launch(*(call.launched if kernel.launched else shape))
     assert launch is not None
     per_access = INSTRUCTIONS + _policy_steps(call)
     issuing = accesses * per_access * costs["SIMT instruction cycles"]
@@ -290,7 +291,8 @@ def _repeats(tile: TileSpec) -> int:
 
 def _vector(task: PipeTask) -> float:
     tiles = [spec for spec in task.call.operands.values() if isinstance(spec, TileSpec)]
-    flags = len(task.call.kernel.handshake.each_row) * task.call.destination.valid_rows * task.costs["flag cycles"]
+    flag_pairs = len(task.call.route_kernel.handshake.each_row)
+    flags = flag_pairs * task.call.destination.valid_rows * task.costs["flag cycles"]
     return task.costs["vector start cycles"] + max(map(_repeats, tiles)) * task.costs[task.cost.rate] + flags
 
 
@@ -361,7 +363,7 @@ def overlap(task: PipeTask) -> Overlap:
     """How far a pipe's part runs along with the one before: transfers queue up behind the scalar loop that issues them,
     unless it waits for each (MG-COST-02)."""
     one, inside = TRANSFERS.get(task.cost.formula), task.tally.inside
-    if one is None or not inside or task.call.kernel.handshake.each_row:
+    if one is None or not inside or task.call.route_kernel.handshake.each_row:
         return NO_OVERLAP
     return Overlap((inside - 1) * _row_issue(task.costs, task.call), one(task))
 

@@ -196,7 +196,7 @@ def _lines(first: Stmt, then: Stmt) -> tuple[str, str]:
 
 
 def _place(stmt: Stmt, where: Where | None) -> str:
-    """The line of a statement; of one with a body, what it is."""
+    """The line of a statement; for a statement with a body, its kind."""
     kind = next((name for name, kind in BODIES.items() if isinstance(stmt, kind)), None)
     return f"{kind} ({_line(where)})" if kind else _line(where)
 

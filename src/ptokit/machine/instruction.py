@@ -32,9 +32,9 @@ from ptokit.machine.session import Session
 from ptokit.machine.shadow import DATA, FILLED, READ, UNDEFINED, WRITE, Extent, extent_of, listed
 from ptokit.machine.site import Executed, Site, lenient, site
 from ptokit.program.budget import uses_hidden
-from ptokit.program.calls import access_of, effects, named_operands, offset_in, with_tiles
 from ptokit.program.cores import Sync, in_use
 from ptokit.program.expr import Var, compiled
+from ptokit.program.instr_calls import access_of, effects, named_operands, offset_in, with_tiles
 from ptokit.program.ir import Instr, Stmt, TileDecl, TileUse, View
 from ptokit.program.overlaps import is_narrow
 
@@ -140,7 +140,7 @@ class WatchedInstruction(InstructionStep):
             if known.index_findings(here.prepared, storages):
                 self._leave_out(frame)
             run = known.run(here.prepared, storages, write, tolerant=True)
-        frame.run(found for found in run if found is not here.prepared.remarks)  # `findings` has those
+        frame.run(found for found in run if found is not here.prepared.non_errors)  # `findings` has those
 
     def _defer(self, frame: WatchedFrame, adversary: Adversary) -> None:
         """Queue the work of the pipes."""
@@ -171,7 +171,7 @@ class WatchedInstruction(InstructionStep):
         if known is None or known[0] is not prepared:
             second = None if prepared.plan is not None else self._lenient(prepared)
             made = site(prepared, second, self.executable.profile)
-            if made is not None and self.instr.form:
+            if made is not None and self.instr.opaque_form:
                 made = replace(made, steps=in_use(made.steps, frame.session.cores.pipes))
             known = remember(self.sites, id(prepared), (prepared, made))
         return known[1]
@@ -243,7 +243,7 @@ class CheckedExecution:
             number, self.instr, here.call, here.steps, plan, storages, lanes, indices, session.running.number
         )
         session.observe(done, here)
-        if here.call.kernel.index_note and any(access.is_index for access in in_global):
+        if here.call.route_kernel.index_note and any(access.is_index for access in in_global):
             session.cache.check_all()
         key = self._key(touched, lanes)
         if not session.cache.repeats(key, in_global):
@@ -382,7 +382,7 @@ class CheckedExecution:
     def _check_written(self, accesses: Sequence[MemoryAccess]) -> None:
         """On-chip memory is written before it is read, maybe by an earlier step of the instruction. What it writes is a
         fill if all that it reads is one."""
-        state = DATA if self.step.reads_global or self.instr.form else FILLED
+        state = DATA if self.step.reads_global or self.instr.opaque_form else FILLED
         dst = next(iter(self.here.prepared.names), "")
         is_loaded = self.step.is_load
         for access in accesses:

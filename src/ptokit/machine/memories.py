@@ -67,7 +67,7 @@ class ChipMemory:
         return known
 
     def above(self, loc: TileType, address: int) -> tuple[MemoryLocation, int] | None:
-        """The location of an address, and how many units tiles have from there on; None if they have none."""
+        """The location of an address, and how many units of tiles follow it; None if there are none."""
         if self._sizes.get(loc, 0) <= address:
             return None
         shadow = self._shadow(loc)
@@ -135,7 +135,7 @@ class Owners:
         """The units of each buffer that were written through it."""
         self._writers: dict[Handle, set[str]] = {}
         self._used: dict[int, int] = {}
-        """By the number of a buffer of which only some columns were written: how many bytes from its start on."""
+        """By the number of a buffer with only some columns written: how many bytes from its start."""
 
     def forget(self) -> None:
         """A block begins: nothing is written."""
@@ -158,7 +158,7 @@ class Owners:
         return {str(spec.dtype) for spec in self._specs.values()}
 
     def _handle(self, tile: str, place: MemoryLocation) -> Handle:
-        """The buffer of a tile, of which this is a part."""
+        """The buffer of the tile that this is a part of."""
         spec = self._specs[tile]
         return spec.loc, (place.start - place.ahead) * place.shadow.unit, spec.nbytes, str(spec.dtype)
 

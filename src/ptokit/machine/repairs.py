@@ -15,9 +15,9 @@ from typing import Any
 from ptokit.machine.report import NEEDLESS, ORDER, Patcher, Repair
 from ptokit.machine.trial import Faults, Replay
 from ptokit.program import ir, repair
-from ptokit.program.calls import access_of, named_operands
 from ptokit.program.cores import OTHER, StatementCores
 from ptokit.program.expr import Expr
+from ptokit.program.instr_calls import access_of, named_operands
 from ptokit.program.ir import CPP, Barrier, Instr, LoadScalar, Program, Stmt, View, transform, walk
 from ptokit.program.memory import Path, statements
 from ptokit.program.order import WAIT, Insertion
@@ -28,7 +28,7 @@ MOST_RUNS = 120
 MOST_CURES = 8
 """Faulty flags that are cured, one after the other."""
 MOST_CAUSES = 3
-"""Waits that never end, of which any may be the cause, that are tried at a time."""
+"""How many waits that never end are tried at a time; any of them may be the cause."""
 MOST_PATCHES = 3
 """Repairs that are tried until the source can express one."""
 MOST_BLOCKS = 8

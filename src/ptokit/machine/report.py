@@ -30,7 +30,7 @@ LAST = -1
 
 
 class Sample(NamedTuple):
-    """Blocks by number, of which `LAST` is the last of the grid, and how many others are drawn at random."""
+    """Numbers of blocks, `LAST` for the last of the grid, and how many others are drawn at random."""
 
     numbers: frozenset[int]
     drawn: int
@@ -162,7 +162,7 @@ class Patch:
     kernel: Any = field(default=None, compare=False, repr=False)
     """The kernel of the texts after the change, which can be launched."""
     refusal: str = ""
-    """Why there is none."""
+    """Why the source was not changed."""
 
     @property
     def diff(self) -> str:

@@ -143,7 +143,7 @@ class PipeJob(NamedTuple):
 
 
 class Stamp(NamedTuple):
-    """When a flag is set or an item is issued, by which pipe, after which work."""
+    """When a flag is set or an item is issued, by which pipe, and after which work."""
 
     time: float
     src: str

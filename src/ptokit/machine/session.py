@@ -26,8 +26,8 @@ from ptokit.machine.site import Executed, Site, repeats
 from ptokit.machine.timer import Timer
 from ptokit.machine.ways import TrafficMeter
 from ptokit.program.budget import has_simt, hidden_memory, static_bytes
-from ptokit.program.calls import unknown_writes
 from ptokit.program.cores import Cores, PipeWork, Sync
+from ptokit.program.instr_calls import unknown_writes
 from ptokit.program.ir import Instr, LoadScalar, Program, Stmt, walk
 from ptokit.program.overlaps import interleaved
 from ptokit.program.show import described
@@ -45,7 +45,7 @@ class TileMemory:
         unknown = unknown_writes(program)
         known = {name for name, tile in program.tiles.items() if tile.spec.loc not in unknown}
         self.checks_defined = known | {""} if options.enables("memory") else set[str]()
-        """The tiles of which reads of memory that nothing has written are findings; empty for global memory."""
+        """The tiles whose reads of unwritten memory are findings; empty for global memory."""
         self.simt = has_simt(program, profile)
         """Whether an instruction starts threads."""
         self.static = {loc: static_bytes(program, loc) for loc in TileType}
@@ -57,7 +57,7 @@ class TileMemory:
 
     @cached_property
     def interleaved(self) -> frozenset[str]:
-        """The tiles of which another one may have the part that is not valid."""
+        """The tiles whose invalid part may belong to another tile."""
         return interleaved(self.program, None)
 
     def forget(self) -> None:

@@ -168,7 +168,7 @@ READ, WRITE = "read", "write"
 MOST_PAGED = 1 << 14
 """Units of a page of a large memory."""
 LARGE = 1 << 19
-"""Memories of up to so many units are one page: on-chip memories, by constant addresses."""
+"""Memories of up to this many units are one page: on-chip memories, by constant addresses."""
 UNDEFINED, DATA, FILLED = 0, 1, 2
 """States of on-chip memory. A fill writes numbers that no operand holds; a later load of a part leaves them."""
 
@@ -296,7 +296,7 @@ class Layer:
         return self._earlier(entry) if entry else None
 
     def shared(self, where: Extent, start: int, earlier: Earlier) -> tuple[int, int]:
-        """The first of these bytes that an earlier access touched last, and the one after the last of them."""
+        """The first of the bytes that an earlier access touched last, and the byte after the last of them."""
         places = [
             number * self.page + found
             for number, part, at in where.pieces(start, self.page)

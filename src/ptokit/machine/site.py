@@ -57,7 +57,7 @@ class Site:
     def last_column(self) -> int:
         """Where DMA stops writing a destination row, if that is after its valid columns; else 0. What lies between is
         unspecified (A-47, A-67)."""
-        reach = self.call.kernel.reach
+        reach = self.call.route_kernel.reach
         end = min(reach(self.call), self.call.destination.cols) if reach else 0
         return end if reach and end > self.call.destination.valid_cols else 0
 
@@ -83,14 +83,14 @@ class Site:
 
 
 def site(prepared: Prepared, lenient: Prepared | None, profile: Profile) -> Site | None:
-    """An instruction as it is executed; None if it cannot be. `lenient` is a refused call without the rules that memory
+    """An executed instruction; None if it cannot be executed. `lenient` is a refused call without the rules that memory
     safety does not depend on."""
     used = prepared if prepared.plan is not None else lenient
     if used is None or used.plan is None:
         return None
     tiles = {name: spec for name, spec in used.call.operands.items() if isinstance(spec, TileSpec)}
     done = placed_steps(used.call, profile)
-    return Site(used, used.call, used.plan, done, tiles, (*prepared.refused, *prepared.remarks))
+    return Site(used, used.call, used.plan, done, tiles, (*prepared.refused, *prepared.non_errors))
 
 
 def placed_steps(call: Call, profile: Profile) -> tuple[Step, ...]:
@@ -166,7 +166,7 @@ def is_ordered(call: Call) -> bool:
 def _level(call: Call) -> Level | None:
     """The level of a repeated destination; None if the target defines the result."""
     ruling = call.instruction.reports.repeats
-    return None if ruling is None or ruling.defined(call) else call.here(ruling.levels)
+    return None if ruling is None or ruling.defined(call) else call.lookup(ruling.levels)
 
 
 def indexed(executed: Executed) -> Iterator[tuple[IndexedStep, Lanes, Array]]:

@@ -160,7 +160,7 @@ class Timeline(Displayed):
     waits: tuple[Waited, ...]
     """Of the longest block, the longest first."""
     spent: tuple[StatementBusy, ...] = ()
-    """Of all work of the longest block, also of what is not kept."""
+    """For all work of the longest block, including work that is not kept."""
     limits: tuple[Limit, ...]
     """Waits of the critical path, and pipes that are busy most of the time, the larger share first."""
     longest_cycles: float = 0.0

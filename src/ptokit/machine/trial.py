@@ -18,8 +18,8 @@ from ptokit.machine.report import MachineOptions
 from ptokit.machine.session import Session
 from ptokit.machine.shadow import Earlier
 from ptokit.machine.site import Executed, Site
-from ptokit.program.calls import written_arguments
 from ptokit.program.expr import BLOCK_NUM, Var
+from ptokit.program.instr_calls import written_arguments
 from ptokit.program.ir import Program
 from ptokit.program.memory import Path
 from ptokit.program.repair import DOUBLED, EARLY, LEFT, OPEN, OVERFLOW, STUCK, Edited, FlagFault, Pairs, Race
@@ -61,7 +61,7 @@ class Faults:
 
     @property
     def is_clean(self) -> bool:
-        """Whether there is none."""
+        """Whether there are no faults."""
         return not (self.flags or self.races or self.error)
 
 
@@ -219,7 +219,7 @@ class SeenFaults:
     wrong: dict[tuple[str, int, int | None, int], None] = field(
         default_factory=dict[tuple[str, int, "int | None", int], None]
     )
-    """Faults of flags that have both ends: kind, statement, the one before, event id."""
+    """Faults of flags that have both ends: kind, statement, previous statement, event id."""
     blocks: dict[int, None] = field(default_factory=dict[int, None])
 
     def number(self, issued: Any) -> int:

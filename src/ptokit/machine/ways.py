@@ -27,7 +27,7 @@ from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import GlobalLayout, TileType
 from ptokit.machine.costs import CHUNK, LANES, Grains, chunks
 from ptokit.machine.site import Executed
-from ptokit.program.calls import effects
+from ptokit.program.instr_calls import effects
 from ptokit.target import GM_ACCESS
 
 MOST_CACHED = 4096
@@ -171,7 +171,7 @@ def table_of(call: Call) -> OperandSpec | None:
 
 def transfers_of_a_row(call: Call) -> int:
     """DMA transfers for a row: one, or one for each batch of a fractal table (MG-SYNC-07, MG-SYNC-08)."""
-    table, count = table_of(call), call.kernel.work
+    table, count = table_of(call), call.route_kernel.work
     return max(1, count(1, 1, table.shape[0]).dma) if count and isinstance(table, TensorSpec) else 1
 
 
@@ -465,11 +465,11 @@ class _Sum:
 def _launch(executed: Executed) -> LaunchShape | None:
     """The SIMT launch over the valid region, or over the padded tile where lanes fill a workspace (MG-SIMT-18)."""
     call = executed.call
-    launch = call.kernel.launch
+    launch = call.route_kernel.launch
     if launch is None:
         return None
     step = next(step for step in executed.plan.steps if isinstance(step, IndexedStep))
     tile = call.destination
-    covered = call.launched if call.kernel.launched else step.shape
+    covered = call.launched if call.route_kernel.launched else step.shape
     rows, cols = covered if call.of_role("scratch") is None else (tile.rows, tile.cols)
     return launch(rows, cols) if rows and cols else None

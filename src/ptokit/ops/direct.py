@@ -3,7 +3,7 @@
 
 A plan is for a kind of call: libraries, element types, policies, engine and GPU. It knows no sizes. What can be wrong
 with the sizes of a call is checked on every call. A call that is wrong, or that an engine cannot take as it is, goes
-the long way of `ops.calls`, which says what is wrong. There a kind is planned when the first call has been executed.
+the long way of `ops.functions`, which says what is wrong. It plans a kind after the first call.
 
 Small calls take as long as this module does: it uses tuples, and few functions.
 """
@@ -321,5 +321,5 @@ def new_tensor(table: Any, shape: tuple[int, ...], _dtype: object) -> tuple[Any,
 
 
 def new_function(table: object, on_gpu: bool) -> Callable[..., tuple[Any, int]]:
-    """The function that makes results of the library of a table; of CuPy for others on a GPU."""
+    """The function that makes results in the library of a table; in CuPy for other arrays on a GPU."""
     return new_tensor if gpu.is_torch(table) else gpu.new if on_gpu else new_array

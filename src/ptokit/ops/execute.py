@@ -40,7 +40,7 @@ from ptokit.isa.policy import Coalesce, GatherOOB, PtoEnum, ScatterConflict, Sca
 from ptokit.lang import gpu
 from ptokit.lang.arrays import as_array, gpu_of, within
 from ptokit.lang.launch import WAITS, check_engine, refuse_captured
-from ptokit.ops.call import ArrayCall, atomic_of
+from ptokit.ops.array_call import ArrayCall, atomic_of
 from ptokit.ops.direct import DirectPlan, How, describe, direct_gather, direct_scatter, keep, new_function
 from ptokit.ops.operands import (
     Array,
@@ -310,7 +310,7 @@ class Entries:
 
 @dataclass(frozen=True)
 class Leading:
-    """In place of a `coalesce`: indices number the entries over so many dims, in C order."""
+    """Instead of a `coalesce`: indices number the entries over this many dims, in C order."""
 
     dims: int
 

@@ -16,7 +16,7 @@ from ptokit.isa.dtype import DType, dtype
 from ptokit.lang import gpu
 from ptokit.lang.arrays import as_array, exact_cast
 from ptokit.lang.launch import refuse_captured
-from ptokit.ops.call import ArrayCall
+from ptokit.ops.array_call import ArrayCall
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

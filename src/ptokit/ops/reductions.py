@@ -23,7 +23,7 @@ from ptokit.isa.layout import packed
 from ptokit.isa.move import Combine, Remap
 from ptokit.lang import gpu
 from ptokit.lang.arrays import as_array
-from ptokit.ops.call import ArrayCall, OutsidePolicy, Reduction
+from ptokit.ops.array_call import ArrayCall, OutsidePolicy, Reduction
 from ptokit.ops.execute import Leading, check_arithmetic, check_capacity, move_gather, move_scatter, plan_scatter
 from ptokit.ops.operands import Array, packed_copy, share_memory, type_of
 
@@ -48,7 +48,7 @@ class Selection:
     shape: tuple[int, ...]
     """The shape of all lanes."""
     rows: int = 0
-    """If not 0: `lanes` are those of so many rows of the table's first dim, each of which has the same."""
+    """If not 0: how many rows of the table's first dim `lanes` covers; each row has the same."""
 
     def parts(self) -> Iterator[tuple[slice, Array]]:
         """Rows of the table's first dim, and the lanes for them."""
@@ -317,7 +317,7 @@ def _divided(sums: Array, divisors: Array, kind: DType) -> Array:
 
 
 def _canonical(library: Any, sums: Any, divisors: Any, kind: DType) -> Any:
-    """Quotients rounded once, with the one NaN of arithmetic."""
+    """Quotients rounded once, with the canonical NaN of arithmetic."""
     wide: Any = np.float32 if kind.size < 4 else kind.numpy
     with np.errstate(all="ignore"):
         means = (sums.astype(wide) / divisors.astype(wide)).astype(kind.numpy)

@@ -19,7 +19,6 @@ from ptokit.finding import Finding, Fix, Wording, minimum, when_holds
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, SLayout, TileType
 from ptokit.program import ir
-from ptokit.program.calls import all_operands
 from ptokit.program.expr import (
     ANYTHING,
     BLOCK_IDX,
@@ -37,6 +36,7 @@ from ptokit.program.expr import (
     total,
     variables,
 )
+from ptokit.program.instr_calls import all_operands
 from ptokit.program.ir import Window
 from ptokit.target.profile import CROSS_IDS, EVENT_IDS
 
@@ -514,9 +514,9 @@ def _box_problem(spec: TileSpec, window: Window) -> str:
     other, box, extents = 1 - axis, spec.box[axis], (spec.rows, spec.cols)
     start, end = window.start[axis], apply("add", window.start[axis], window.size[axis])
     if window.start[other] != 0 or window.size[other] != extents[other]:
-        return f"a slice of a {spec.form} tile takes all {extents[other]} {AXES[other]}"
+        return f"a slice of a {spec.format} tile takes all {extents[other]} {AXES[other]}"
     if not _is_multiple(start, box) or (end != extents[axis] and not _is_multiple(end, box)):
-        return f"a slice of a {spec.form} tile begins and ends at a multiple of {box} {AXES[axis]}"
+        return f"a slice of a {spec.format} tile begins and ends at a multiple of {box} {AXES[axis]}"
     return ""
 
 

@@ -11,7 +11,7 @@ from ptokit.isa.kernel import Launch, LaunchShape, RouteKernel, kernels_of
 from ptokit.isa.operand import TensorSpec, TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.isa.unknown import certain, is_unknown
-from ptokit.program.calls import call_of
+from ptokit.program.instr_calls import call_of
 from ptokit.program.ir import Instr, Program, TileDecl
 from ptokit.target import Budget, Profile
 
@@ -65,7 +65,7 @@ def _launch(call: Call) -> tuple[Launch, tuple[int, int]] | None:
         return None
     if any(call.values[each.name] is None for each in call.instruction.modifiers if each.default):  # it has no route
         return None
-    kernel = call.kernel
+    kernel = call.route_kernel
     return (kernel.launch, call.launched) if kernel.launch else None
 
 

@@ -76,7 +76,7 @@ def _nests(block: ir.Block, around: tuple[int | None, ...]) -> Iterator[tuple[in
 
 
 def _period(program: ir.Program) -> int:
-    """The period of what loops do: two, and every small divisor of a remainder."""
+    """The period of a loop's effects: two, and every small divisor of a remainder."""
     found = {2}
     for stmt in ir.walk(program.body):
         for part in (part for expr in _rotating(stmt) for part in parts(expr)):

@@ -52,7 +52,7 @@ def _exclude(one: Fact, other: Fact) -> bool:
 
 
 def _range(fact: Fact) -> tuple[frozenset[tuple[Expr, int]], float, float, float | None]:
-    """A fact as bounds of a sum of multiples, or as the one number that it is not."""
+    """A fact as bounds of a sum of multiples, or as the number that the sum is not."""
     condition, holds = truth(fact[0]), fact[1]
     if not isinstance(condition, Op) or condition.name not in NEGATED:
         condition = Op("ne", (condition, 0))

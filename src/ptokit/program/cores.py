@@ -16,8 +16,8 @@ from ptokit.isa.instruction import Call
 from ptokit.isa.kernel import Effect, Pair
 from ptokit.isa.policy import TileType
 from ptokit.program import ir
-from ptokit.program.calls import call_of, effects
 from ptokit.program.expr import Var, variables
+from ptokit.program.instr_calls import call_of, effects
 from ptokit.target import PROFILES, SCALAR, Core, Profile
 from ptokit.target.profile import CUBE_CORE, VECTOR_CORE
 
@@ -25,7 +25,7 @@ ONE_CORE = (Core("host", frozenset(TileType), (SCALAR,), ""),)
 """The core of a target without cores."""
 CORES = (CUBE_CORE, VECTOR_CORE)
 OTHER = {CUBE_CORE.name: VECTOR_CORE.name, VECTOR_CORE.name: CUBE_CORE.name}
-"""For each core, the one that it hands over to."""
+"""For each core, the core that it hands over to."""
 
 
 @cache
@@ -112,7 +112,7 @@ class StatementCores:
                 self._note_reads(stmt)
 
     def _instruction(self, instr: ir.Instr) -> frozenset[str]:
-        if instr.form and not instr.operands:
+        if instr.opaque_form and not instr.operands:
             return frozenset()
         known = self._busy.get(id(instr))
         pipes = [known] if known is not None else [busy_pipes(self.program, instr, each) for each in self._profiles]
@@ -181,7 +181,7 @@ class Cores:
         homes: set[Core] = set()
         busy: dict[int, frozenset[str]] = {}
         for instr in program.instructions:
-            if instr.tiles or not instr.form:  # without tiles, it may be of any core
+            if instr.tiles or not instr.opaque_form:  # without tiles, it may be of any core
                 homes.add(home_of((program.tiles[use.tile].spec.loc for use in instr.tiles), profile))
             busy[id(instr)] = busy_pipes(program, instr, profile)
         self._busy = set[str]().union(*busy.values())
@@ -249,7 +249,7 @@ def steps(call: Call, profile: Profile) -> tuple[Step, ...]:
     The flags inside an instruction (for each row, between its stages) order its own work only. They appear here as each
     pipe of its body waiting for the one before, unless the pipes are those of several routes.
     """
-    own, touched = call.kernel.handshake, effects(call)
+    own, touched = call.route_kernel.handshake, effects(call)
     pipes = tuple(dict.fromkeys((*own.body, *(effect.pipe for effect in touched)))) if profile.pipes else ()
     work: list[Step] = [_touch(pipe, touched) for pipe in pipes]
     ordered = pairwise(pipes) if own.is_ordered else ()
@@ -283,7 +283,7 @@ def in_use(found: tuple[Step, ...], pipes: Sequence[str]) -> tuple[Step, ...]:
 
 def own_pairs(call: Call) -> set[Pair]:
     """The pipe pairs whose flags the instruction uses by itself."""
-    own = call.kernel.handshake
+    own = call.route_kernel.handshake
     return {*own.before, *own.after, *own.each_row, *own.between, *own.after_fill}
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ptokit.finding import Finding, Fix, Level, at_line
-from ptokit.program.calls import access_of, call_of, effects, named_operands
 from ptokit.program.cores import CORES, StatementCores, core_of, ends_of, is_crossing, owners, unit_of
 from ptokit.program.expr import Bounds, apply, interval, subtract
+from ptokit.program.instr_calls import access_of, call_of, effects, named_operands
 from ptokit.program.ir import Barrier, CrossFlag, Flag, Instr, Program, TileUse, View, walk
 from ptokit.program.memory import Path, statements
 from ptokit.program.repair import SyncCode
@@ -261,7 +261,7 @@ def _own_ids(program: Program, profile: Profile) -> dict[int, str]:
     """The ids of flags between cores that instructions use themselves."""
     found: dict[int, str] = {}
     for instr in program.instructions:
-        found |= dict.fromkeys(call_of(program, instr, profile).kernel.handshake.cross_ids, instr.name)
+        found |= dict.fromkeys(call_of(program, instr, profile).route_kernel.handshake.cross_ids, instr.name)
     return found
 
 

@@ -53,7 +53,7 @@ class Argument:
 
     @property
     def array(self) -> str:
-        """The argument that the launch passes an array for: itself, or the one that it is a view of."""
+        """The argument that the launch passes an array for: itself, or the argument that it is a view of."""
         return self.view_of or self.name
 
 
@@ -181,7 +181,7 @@ class Instr:
     """Events that must have been signalled before it starts."""
     workspace: TileUse | None = None
     """A tile for temporary data, which some headers ask for; it has no effect on the result."""
-    form: str = ""
+    opaque_form: str = ""
     """Of an instruction that is known by its effects only: a letter for each operand (`isa/opaque.py`)."""
     attributes: tuple[tuple[str, Any], ...] = ()
     """Of such an instruction: its attributes or template arguments, as they were written."""
@@ -190,7 +190,7 @@ class Instr:
     @property
     def definition(self) -> Instruction:
         """What it is: of the catalogue, or known by its effects only."""
-        return opaque(self.name, self.form) if self.form else INSTRUCTIONS[self.name]
+        return opaque(self.name, self.opaque_form) if self.opaque_form else INSTRUCTIONS[self.name]
 
     @property
     def tiles(self) -> tuple[TileUse, ...]:
@@ -334,7 +334,7 @@ class Program:
     @cached_property
     def is_modelled(self) -> bool:
         """Whether ptokit can execute every instruction."""
-        return not any(instr.form and instr.definition.opaque_form for instr in self.instructions)
+        return not any(instr.opaque_form and instr.definition.opaque_form for instr in self.instructions)
 
     @cached_property
     def tiles(self) -> dict[str, TileDecl]:
@@ -411,7 +411,7 @@ def _changed(part: object, change: Callable[[Expr], Expr]) -> Any:
 
 
 def with_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
-    """The statement with other expressions, in the blocks inside, too."""
+    """The statement with other expressions, also in the blocks inside."""
     blocks = [tuple(with_expressions(inner, change) for inner in block) for block in children(stmt)]
     return with_blocks(_changed(stmt, change), blocks)
 

@@ -9,7 +9,6 @@ from math import inf
 
 from ptokit.isa.policy import TileType
 from ptokit.program import ir
-from ptokit.program.calls import overlaps_itself
 from ptokit.program.expr import (
     ANYTHING,
     BLOCK_IDX,
@@ -23,11 +22,12 @@ from ptokit.program.expr import (
     subtract,
     variables,
 )
+from ptokit.program.instr_calls import overlaps_itself
 
 Path = tuple[int, ...]
 """A statement: its number in its block, after the (number, arm) of every statement around it. A block: only these."""
 Span = tuple[TileType, float, float]
-"""Addresses in one memory, from the first to the one after the last."""
+"""Addresses in one memory: the first, and the one after the last."""
 Cell = tuple[str, int]
 """A copy of a tile."""
 

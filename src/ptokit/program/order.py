@@ -12,9 +12,9 @@ from ptokit.finding import Finding, VerifyError, Where
 from ptokit.isa.kernel import Pair
 from ptokit.program import ir
 from ptokit.program.before import Action, FaultCollector, OrderCheck, PipeStep, Slot, Unrolled
-from ptokit.program.calls import call_of
 from ptokit.program.cores import core_of, ends_of, own_pairs, stated_core, unit_of
 from ptokit.program.expr import Expr, apply, interval
+from ptokit.program.instr_calls import call_of
 from ptokit.program.memory import Path, meeting_block
 from ptokit.program.unroll import unroll
 from ptokit.target import Profile
@@ -182,7 +182,7 @@ class _Orderer:
     # --- which links ---
 
     def _settled(self, links: Links) -> Links:
-        """Links with which the program is complete, and all of which are needed."""
+        """Links that make the program complete; each of them is needed."""
         return self._pruned(self._repeatable(self._raceless(links)))
 
     def _raceless(self, links: Links) -> Links:
@@ -420,7 +420,7 @@ def free_ids(program: ir.Program, profile: Profile) -> dict[Pair, list[int]]:
             for pair in own_pairs(call):
                 free[pair] = [event for event in free.get(pair, ()) if event != 0]
             for pair in crossing:
-                free[pair] = [event for event in free[pair] if event not in call.kernel.handshake.cross_ids]
+                free[pair] = [event for event in free[pair] if event not in call.route_kernel.handshake.cross_ids]
         elif isinstance(stmt, ir.Flag | ir.CrossFlag):
             low, high = interval(stmt.event, {})
             pair = pair_of(stmt)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ptokit.finding import Finding
 from ptokit.isa.instruction import Instruction
-from ptokit.program.calls import access_of, all_operands
+from ptokit.program.instr_calls import access_of, all_operands
 from ptokit.program.ir import Instr, LoadScalar, Program, TileUse, View, walk
 from ptokit.program.overlaps import sharing
 

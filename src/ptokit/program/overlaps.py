@@ -23,9 +23,9 @@ from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import Pad, TileType
 from ptokit.isa.spelling import TMP
 from ptokit.program.bounds import reaches
-from ptokit.program.calls import access_of, all_operands, named_operands, offset_in
 from ptokit.program.conditions import Facts, changed_in, exclude, facts, without
 from ptokit.program.expr import Expr
+from ptokit.program.instr_calls import access_of, all_operands, named_operands, offset_in
 from ptokit.program.ir import Assign, Block, Branch, Instr, Leaf, Loop, Operand, Program, TileDecl, TileUse, fold
 
 MOST_VISITED = 1 << 18
@@ -93,14 +93,19 @@ def meeting(first: PlacedTile, second: PlacedTile, sizes: tuple[int, int] | None
 
 def has_same_pitch(one: TileSpec, other: TileSpec) -> bool:
     """Whether one of two tiles may be a slice of the other: plain ones of one type, with rows at the same distance."""
-    alike = (one.loc, one.dtype, one.form, one.stride) == (other.loc, other.dtype, other.form, other.stride)
-    return alike and one.form in ("nd", "dn")
+    alike = (one.loc, one.dtype, one.format, one.stride) == (
+        other.loc,
+        other.dtype,
+        other.format,
+        other.stride,
+    )
+    return alike and one.format in ("nd", "dn")
 
 
 def width_of(spec: TileSpec, rows: Expr, cols: Expr) -> int:
     """How many elements of a row of a tile, or of a column of a column-major one, are within these valid extents; all
     if that is not known."""
-    width = cols if spec.form == "nd" else rows
+    width = cols if spec.format == "nd" else rows
     return min(width, spec.stride) if isinstance(width, int) else spec.stride
 
 
@@ -148,7 +153,7 @@ class TileConflict:
 
     first: PlacedTile
     second: PlacedTile
-    how: str
+    effect: str
     is_fault: bool
 
 
@@ -207,17 +212,17 @@ class Overwrite:
     placed: PlacedTile
     instr: Instr
     bytes: Bytes
-    given: Facts
+    facts: Facts
     """What holds wherever it happens."""
 
     def joined(self, more: Bytes, given: Facts) -> Overwrite:
         """The same, over more bytes, where something else holds."""
-        return Overwrite(self.placed, self.instr, self.bytes | more, self.given & given)
+        return Overwrite(self.placed, self.instr, self.bytes | more, self.facts & given)
 
     def forget(self, changed: frozenset[Expr]) -> Overwrite:
         """The same, where some numbers have changed."""
-        given = without(self.given, changed)
-        return self if given == self.given else replace(self, given=given)
+        given = without(self.facts, changed)
+        return self if given == self.facts else replace(self, facts=given)
 
 
 @dataclass
@@ -246,7 +251,7 @@ class WriteState:
         for victim, theirs in other.by.items():
             mine = by.get(victim, {})
             if theirs is not mine:
-                more = {key: mine[key].joined(w.bytes, w.given) if key in mine else w for key, w in theirs.items()}
+                more = {key: mine[key].joined(w.bytes, w.facts) if key in mine else w for key, w in theirs.items()}
                 by[victim] = {**mine, **more}
         return WriteState(
             {name: self.at[name] if self.at[name] is other.at[name] else None for name in names},
@@ -292,7 +297,7 @@ class WriteState:
         return (self.at, self.own, self.lost, self._given()) == (other.at, other.own, other.lost, other._given())
 
     def _given(self) -> dict[tuple[int, int], tuple[Bytes, Facts]]:
-        return {(victim, key): (w.bytes, w.given) for victim, some in self.by.items() for key, w in some.items()}
+        return {(victim, key): (w.bytes, w.facts) for victim, some in self.by.items() for key, w in some.items()}
 
 
 @dataclass(frozen=True)
@@ -308,7 +313,7 @@ class TileAccess:
 def _is_same(one: TileAccess, other: TileAccess) -> bool:
     """Whether two accesses are to the same elements at fixed addresses."""
     first, second = one.placed.tile.spec, other.placed.tile.spec
-    alike = (first.form, first.dtype, first.stride) == (second.form, second.dtype, second.stride)
+    alike = (first.format, first.dtype, first.stride) == (second.format, second.dtype, second.stride)
     return alike and one.bytes == other.bytes and _is_fixed(one.placed) and _is_fixed(other.placed)
 
 
@@ -337,14 +342,15 @@ class OverlapAnalysis:
         """By buffer: the elements of its rows that are accessed."""
         self.all = [self.pieces.of(buffer, range(self.used[buffer.number])) for buffer in self.buffers]
         self.rivals, self.kin = self._rivals()
-        self.found: dict[tuple[int, int], TileConflict] = {}
+        self.conflicts: dict[tuple[int, int], TileConflict] = {}
         self.visited = 0
 
     def run(self) -> list[TileConflict]:
         """All conflicts, in the order of placement."""
         if self.buffers:
             self._block(self.program.body, WriteState({}, [0] * len(self.buffers), [0] * len(self.buffers), {}))
-        return sorted(self.found.values(), key=lambda each: (self.order[id(each.first)], self.order[id(each.second)]))
+        order = self.order
+        return sorted(self.conflicts.values(), key=lambda each: (order[id(each.first)], order[id(each.second)]))
 
     def _rivals(self) -> tuple[list[list[Buffer]], set[tuple[int, int]]]:
         """By buffer, the others that share accessed bytes with it; and the pairs of a slice and its tile."""
@@ -443,7 +449,7 @@ class OverlapAnalysis:
         mine = touch.buffer.number
         lost = state.lost[mine] & touch.bytes
         for written in state.by.get(mine, {}).values() if lost else ():
-            if written.bytes & lost and not exclude(written.given, state.path):
+            if written.bytes & lost and not exclude(written.facts, state.path):
                 how = f"{_line(written.instr)} writes over what {_line(instr)} reads through {touch.placed.tile.name}"
                 self._report(touch.placed, written.placed, how, is_fault=True)
         for other in self.rivals[mine]:
@@ -464,7 +470,7 @@ class OverlapAnalysis:
             shared = self._hit(written, read.buffer) & read.bytes and not (in_place and _is_same(written, read))
         if shared:
             how = f"{_line(instr)} writes {written.placed.tile.name} while it reads {read.placed.tile.name}"
-            is_fault = not (instr.form and _starts_together(written, read))
+            is_fault = not (instr.opaque_form and _starts_together(written, read))
             self._report(written.placed, read.placed, how, is_fault=is_fault)
 
     def _write(self, touch: TileAccess, instr: Instr, state: WriteState) -> None:
@@ -487,8 +493,8 @@ class OverlapAnalysis:
             return
         first, second = sorted((one, other), key=lambda placed: self.order[id(placed)])
         key = id(first), id(second)
-        if first is not second and (key not in self.found or (is_fault and not self.found[key].is_fault)):
-            self.found[key] = TileConflict(first, second, how, is_fault)
+        if first is not second and (key not in self.conflicts or (is_fault and not self.conflicts[key].is_fault)):
+            self.conflicts[key] = TileConflict(first, second, how, is_fault)
 
 
 def conflicts(program: Program, target: str, grid: int | None) -> list[TileConflict]:

@@ -17,7 +17,7 @@ from ptokit.finding import Finding, Fix, Level, Where, Wording
 from ptokit.isa.operand import BLOCK
 from ptokit.isa.policy import TileType
 from ptokit.program.budget import Use, has_simt, memory_findings, static_bytes
-from ptokit.program.calls import access_of, all_operands
+from ptokit.program.instr_calls import access_of, all_operands
 from ptokit.program.ir import (
     CPP,
     Assign,
@@ -226,7 +226,7 @@ def _uses(program: Program) -> dict[str, list[Path]]:
 
 
 def _written_first(program: Program) -> set[tuple[str, Path]]:
-    """Tiles and loop bodies of which every iteration writes the tile first."""
+    """Tiles with the loop bodies whose every iteration writes the tile first."""
     first: dict[tuple[str, Path], bool] = {}
     for path, stmt in statements(program.body):
         for tile, writes in _accesses(stmt).items() if isinstance(stmt, Instr) else ():
@@ -392,10 +392,10 @@ def _overlap(program: Program, conflict: TileConflict, options: Options) -> Find
     name, other, pair = first.tile.name, second.tile.name, meeting(first, second)
     assert pair is not None
     found = f"{show_addresses(pair[1])}, over {name} at {show_addresses(pair[0])}"
-    level, message = "note", f"{other} shares bytes with {name}: {found}; {conflict.how}"
+    level, message = "note", f"{other} shares bytes with {name}: {found}; {conflict.effect}"
     if conflict.is_fault:
         level = _level(options)
-        message = f"{other} must be apart from {name} while both are in use; found {found}: {conflict.how}"
+        message = f"{other} must be apart from {name} while both are in use; found {found}: {conflict.effect}"
     expected, fix = f"apart from {name}", "move one of the tiles"
     message, tiles = f"{program.name}: {message}", frozenset((name, other))
     return Finding(level, "A-38", message, "H-38", other, expected, found, fix, second.where, tiles=tiles)

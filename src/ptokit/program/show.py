@@ -12,8 +12,8 @@ from ptokit.finding import Finding, Where
 from ptokit.isa.tassign import TASSIGN
 from ptokit.isa.unknown import is_unknown
 from ptokit.program import ir
-from ptokit.program.calls import all_operands, chosen_modifiers
 from ptokit.program.expr import Expr, apply, parts, show_expr
+from ptokit.program.instr_calls import all_operands, chosen_modifiers
 from ptokit.program.ir import CPP, Instr, LoadScalar, Operand, Program, Stmt, TileUse, View
 
 WIDTH = 80

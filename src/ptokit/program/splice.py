@@ -11,7 +11,7 @@ Piece = tuple[int, int, str]
 
 
 def spliced(text: str, pieces: Iterable[Piece]) -> str:
-    """The text with pieces, of which those at one place keep their order."""
+    """The text with pieces in it; pieces at one place keep their order."""
     done, at = "", 0
     for start, end, new in sorted(pieces, key=lambda piece: piece[:2]):
         done += text[at:start] + new

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeGuard
 
 from ptokit.program import ir
-from ptokit.program.calls import access_of, all_operands
 from ptokit.program.cores import StatementCores, busy_pipes, ends_of, is_crossing
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, ExpressionError, Var, evaluate
+from ptokit.program.instr_calls import access_of, all_operands
 from ptokit.target import PROFILES, SCALAR, Profile
 
 Position = tuple[int, ...]

@@ -66,7 +66,7 @@ class Conditions:
         known.narrow(how if sign > 0 else MIRRORED[how], -constant * sign, scale)
 
     @property
-    def found(self) -> tuple[Expr, ...]:
+    def expressions(self) -> tuple[Expr, ...]:
         """All that must hold."""
         sums = [(total(dict(form)), known) for form, known in self._ranges.items()]
         return tuple(condition for sum_, known in sums for condition in _written(sum_, known))
@@ -247,6 +247,6 @@ class Lengths:
         """The extents that have one value only."""
         return {
             found.args[0]: self.values[found.args[0]]
-            for found in self.conditions.found
+            for found in self.conditions.expressions
             if isinstance(found, Op) and found.name == "eq" and isinstance(found.args[0], ExtentVar)
         }

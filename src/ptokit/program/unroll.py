@@ -17,9 +17,9 @@ from typing import Any
 from ptokit.finding import Where
 from ptokit.program import ir
 from ptokit.program.before import PipeStep, Unrolled
-from ptokit.program.calls import all_operands, call_of
 from ptokit.program.cores import Cores, PipeWork, Step, Sync, ends_of, gate, home_of, on_cores, pipe_of, pipes_of, steps
 from ptokit.program.expr import Expr, Var, apply, interval, substitute, subtract
+from ptokit.program.instr_calls import all_operands, call_of
 from ptokit.program.memory import History, OperandAccess, Path, rewrite
 from ptokit.target import SCALAR, Core, Profile
 

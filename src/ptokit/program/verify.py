@@ -9,13 +9,13 @@ from functools import cached_property, lru_cache, partial
 from ptokit.finding import Finding, fold_overlaps
 from ptokit.isa.fixes import write_first
 from ptokit.isa.unknown import Undecided
-from ptokit.program import calls, ir
+from ptokit.program import instr_calls, ir
 from ptokit.program.bounds import BoundsProof, Reach, check_bounds, reaches
 from ptokit.program.budget import starts_threads
-from ptokit.program.calls import call_of, tensor_spec, written_arguments
 from ptokit.program.cores import StatementCores
 from ptokit.program.expr import Expr, Var, compiled, extents_in, substitute, value_of
 from ptokit.program.handover import are_cores_joined, check_cores, check_sync
+from ptokit.program.instr_calls import call_of, tensor_spec, written_arguments
 from ptokit.program.overlaps import sharing
 from ptokit.program.place import check_addresses, check_memory, check_overlaps
 from ptokit.program.show import described
@@ -58,21 +58,21 @@ def _instructions(
     for stmt, reach in reaches(program, grid, integers):
         if not isinstance(stmt, ir.Instr):
             continue
-        resolve = partial(_same_in_all, reach) if integers else calls.known
-        key = calls.signature(stmt), id(reach) if integers else None
+        resolve = partial(_same_in_all, reach) if integers else instr_calls.known
+        key = instr_calls.signature(stmt), id(reach) if integers else None
         if key not in known:
-            call, types = calls.call_of(program, stmt, profile, resolve), not program.form.startswith(ir.CPP)
+            call, types = instr_calls.call_of(program, stmt, profile, resolve), not program.form.startswith(ir.CPP)
             known[key] = verify_call(call, profile, options, alone=False, types=types)
             known[key] += [] if types else judged(written_findings(call), options)
         for finding in known[key]:
-            yield described(calls.with_tiles(finding, stmt).at(stmt.where), program, stmt)
+            yield described(instr_calls.with_tiles(finding, stmt).at(stmt.where), program, stmt)
 
 
 def _same_in_all(reach: Reach, expr: Expr) -> int:
     """The value of an expression if it is the same in all blocks and iterations, else an unknown number."""
     found = None if isinstance(expr, int) else reach.value(expr)
     if found is None or not found.size or (found != found[0]).any():
-        return calls.known(expr)
+        return instr_calls.known(expr)
     return int(found[0])
 
 
@@ -80,12 +80,12 @@ def check_cells(program: ir.Program, _profile: Profile, _options: Options, _grid
     """An argument that is written has no two elements at one address. Of a view, only the blocks that are written
     (`distinct_cells`): its items may be windows that overlap."""
     for instr in program.instructions:
-        access = calls.access_of(instr)
-        for name, operand in calls.named_operands(instr).items():
+        access = instr_calls.access_of(instr)
+        for name, operand in instr_calls.named_operands(instr).items():
             if not isinstance(operand, ir.View) or access[name] == "read":
                 continue
             argument = program.tensors[operand.argument]
-            if not argument.view_of and calls.overlaps_itself(argument):
+            if not argument.view_of and instr_calls.overlaps_itself(argument):
                 message = f"{instr.name}: {operand.argument} is written, and some of its elements share an address"
                 yield Finding(
                     "error", "CO-SEM-01", message, None, name, "a tensor whose elements lie apart",
@@ -95,7 +95,7 @@ def check_cells(program: ir.Program, _profile: Profile, _options: Options, _grid
 
 def check_written(program: ir.Program, _profile: Profile, _options: Options, grid: int | None) -> Iterable[Finding]:
     """A tile is written before it is read: through itself, or through one that shares bytes with it."""
-    unknown, shared = calls.unknown_writes(program), set(_used_by_two_cores(program) if crosses(program) else ())
+    unknown, shared = instr_calls.unknown_writes(program), set(_used_by_two_cores(program) if crosses(program) else ())
     known = {tile.name for tile in program.tiles.values() if tile.spec.loc not in unknown} - shared
     return _reads_of_unwritten(program.body, sharing(program, grid), known)
 
@@ -133,9 +133,11 @@ def _reads_of_unwritten(block: ir.Block, near: Mapping[str, set[str]], known: se
 
 
 def _writes(instr: ir.Instr) -> set[str]:
-    access = calls.access_of(instr)
+    access = instr_calls.access_of(instr)
     tiles = {
-        name: operand.tile for name, operand in calls.all_operands(instr).items() if isinstance(operand, ir.TileUse)
+        name: operand.tile
+        for name, operand in instr_calls.all_operands(instr).items()
+        if isinstance(operand, ir.TileUse)
     }
     return {tile for name, tile in tiles.items() if access[name] != "read"}
 
@@ -143,8 +145,8 @@ def _writes(instr: ir.Instr) -> set[str]:
 def _unwritten_reads(
     instr: ir.Instr, written: set[str], near: Mapping[str, set[str]], known: set[str]
 ) -> Iterator[Finding]:
-    access, index = calls.access_of(instr), instr.definition.roles.get("index")
-    for name, operand in calls.named_operands(instr).items():
+    access, index = instr_calls.access_of(instr), instr.definition.roles.get("index")
+    for name, operand in instr_calls.named_operands(instr).items():
         if not isinstance(operand, ir.TileUse) or access[name] != "read" or operand.tile not in known:
             continue
         if written.isdisjoint((operand.tile, *near[operand.tile])):
@@ -166,9 +168,9 @@ CHECKS: tuple[Check, ...] = (
 def pipes_used(program: ir.Program, profile: Profile) -> tuple[str, ...]:
     """The pipes that the program's instructions work on, in the target's order."""
     used: set[str] = set()
-    different = {calls.signature(instr): instr for instr in program.instructions}
+    different = {instr_calls.signature(instr): instr for instr in program.instructions}
     for instr in different.values():
-        used.update(effect.pipe for effect in calls.effects(calls.call_of(program, instr, profile)))
+        used.update(effect.pipe for effect in instr_calls.effects(instr_calls.call_of(program, instr, profile)))
     if any(isinstance(stmt, ir.LoadScalar) for stmt in ir.walk(program.body)):
         used.add(SCALAR)
     return tuple(pipe for pipe in profile.pipes if pipe in used)
@@ -178,7 +180,7 @@ def pipes_used(program: ir.Program, profile: Profile) -> tuple[str, ...]:
 
 
 MOST_CLASSES = 4
-"""Classes of lengths of which the findings are kept, by target."""
+"""How many classes of lengths have their findings kept, by target."""
 MOST_KEPT = 256
 Values = Mapping[Var, int]
 
@@ -270,7 +272,7 @@ class General:
             return None
         if any(instr in ir.instructions(branch) for instr in with_findings for branch in self._branches):
             return None  # it may not be reached
-        return KnownFindings(tested(given.conditions.found), tuple(found), bool(with_findings))
+        return KnownFindings(tested(given.conditions.expressions), tuple(found), bool(with_findings))
 
     @cached_property
     def _branches(self) -> list[ir.Block]:

@@ -88,13 +88,13 @@ class LayoutPicture:
         spec = self.spec
         boxes = "boxes of {}x{}, ".format(*spec.box) if spec.box != (1, 1) else ""
         valid = "" if spec.valid == (spec.rows, spec.cols) else " valid {}x{}".format(*spec.valid)
-        return f"{spec.form.upper()} {spec.dtype} {spec.rows}x{spec.cols}{valid}: {boxes}{spec.nbytes:,} bytes"
+        return f"{spec.format.upper()} {spec.dtype} {spec.rows}x{spec.cols}{valid}: {boxes}{spec.nbytes:,} bytes"
 
     def as_dict(self) -> dict[str, Any]:
         """The layout as plain data."""
         spec = self.spec
         return {
-            "layout": spec.form,
+            "layout": spec.format,
             "dtype": str(spec.dtype),
             "rows": spec.rows,
             "cols": spec.cols,
@@ -212,7 +212,7 @@ def tile_rows(tiles: Sequence[tuple[str, TileSpec, Sequence[object]]]) -> list[t
             str(spec.dtype),
             f"{spec.rows}x{spec.cols}",
             "x".join(map(str, spec.valid)),
-            spec.form,
+            spec.format,
             f"{spec.nbytes:,}",
             ", ".join(f"{each:#x}" if isinstance(each, int) else str(each) for each in addresses) or "none",
         )

@@ -104,7 +104,7 @@ def _tiles(program: Program, target: str) -> list[dict[str, Any]]:
             "text": str(tile.spec),
             "addresses": [address for address in tile.addresses if isinstance(address, int)],
             "valid": [value if isinstance(value, int) else None for value in tile.spec.valid],
-            "form": tile.spec.form.upper(),
+            "form": tile.spec.format.upper(),
             "box": list(tile.spec.box) if tile.spec.box != (1, 1) else None,
             "layout": {**terms(tile.spec.layout), "start": tile.spec.layout.start},
         }
@@ -286,7 +286,7 @@ PARTS = {"/*style*/": "style.css", "/*script*/": "script.js"}
 
 
 def write_page(path: str | os.PathLike[str], reports: Sequence[MachineReport]) -> None:
-    """Write the page of some reports of one launch; the file is whole, or as it was."""
+    """Write the page of some reports of one launch. The file is written as a whole, or not at all."""
     first, *others = reports
     for other in others:
         _check_same(first, other)

@@ -107,7 +107,7 @@ class TileBlock(NamedTuple):
     rows: Span
     cols: Span
     is_valid: bool
-    """Whether some element of it is in the valid region."""
+    """Whether any of its elements is in the valid region."""
 
     def __str__(self) -> str:
         return f"rows {_span(self.rows)}, columns {_span(self.cols)}"

@@ -232,7 +232,7 @@ def _lock(descriptor: int, folder: str) -> None:
 
 
 def write_manifest(checkpoint: Checkpoint) -> None:
-    """Make a checkpoint valid: the last file that is written. Then remove those of the one before."""
+    """Make a checkpoint valid: this file is written last. Then remove the files of the previous checkpoint."""
     content = {
         "format": FORMAT,
         "ptokit": __version__,

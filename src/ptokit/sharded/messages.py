@@ -24,7 +24,7 @@ class OwnerLost(Exception):
 
 
 def check_process(made_by: int, what: str) -> None:
-    """Refuse a process that has a copy of what another one made: owners answer the latter only."""
+    """Refuse a process with a copy of another process's table: owners answer the process that made it."""
     if os.getpid() != made_by:
         raise ShardedError(f"{what} was made by process {made_by}; process {os.getpid()} has only a copy of it")
 

@@ -14,7 +14,7 @@ from ptokit.brief import elided
 from ptokit.engines import AUTO
 from ptokit.isa.move import Remap
 from ptokit.ops import gather, scatter
-from ptokit.ops.call import GATHER
+from ptokit.ops.array_call import GATHER
 from ptokit.ops.execute import Leading, move_gather
 from ptokit.sharded.files import FileRange, SavedFile, check_file, load_ranges, save_array
 from ptokit.sharded.messages import Array, Header, Message, ShardedError, type_of

@@ -46,7 +46,7 @@ class TableGrid:
         return ((start, stop), (0, self.columns)) if self.by == "rows" else ((0, self.rows), (start, stop))
 
     def part_shape(self, units: int) -> tuple[int, int]:
-        """The shape of so many units."""
+        """The shape of a number of units."""
         return (units, self.columns) if self.by == "rows" else (self.rows, units)
 
 
@@ -104,7 +104,7 @@ class TablePlacement:
         return owners[piece], units + shifts[piece]
 
     def spans(self, owner: int) -> list[tuple[int, int, int]]:
-        """Of each piece of an owner: the first unit, the one after the last, and the place of the first there."""
+        """For each piece of an owner: its first unit, the unit after its last, and where the first is kept."""
         at, found = 0, []
         for piece in self.of(owner):
             found.append((piece.start, piece.stop, at))

@@ -19,7 +19,7 @@ from ptokit.sharded.owner import Owner
 
 LOOPBACK = ("127.0.0.1", "::1")
 LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""Ray's variable: if it is 0, a Ray that is started here listens on the loopback address only, on Linux, too."""
+"""Ray's variable: if it is 0, a Ray that is started here listens on the loopback address only, also on Linux."""
 START_WAIT = "RAY_raylet_start_wait_time_s"
 """Ray's variable: seconds that its start may take. Its default, 30, is too short for a busy machine."""
 CPUS = 0.01
@@ -102,7 +102,7 @@ class RayEndpoint:
             raise OwnerLost(_first_line(problem)) from None
 
     def wait(self, sent: Any, seconds: float) -> Message:
-        """The answer; a TimeoutError if there is none yet, OwnerLost if there will be none."""
+        """The answer. Raises TimeoutError if it has not come yet, OwnerLost if it will not come."""
         try:
             header, *arrays = self._ray.get(sent, timeout=seconds)
         except self._ray.exceptions.GetTimeoutError:

@@ -16,8 +16,8 @@ from ptokit.engine.gpu import on_gpu
 from ptokit.isa.policy import Coalesce, GatherOOB, ScatterOOB
 from ptokit.lang.arrays import host_array
 from ptokit.ops import gather, scatter
-from ptokit.ops.call import SCATTER, ArrayCall, outside_policy
-from ptokit.ops.forms import axis_of
+from ptokit.ops.array_call import SCATTER, ArrayCall, outside_policy
+from ptokit.ops.library_words import axis_of
 from ptokit.ops.operands import LISTS, Array, index_type, indices_of, source_of
 from ptokit.ops.reductions import resolve
 from ptokit.sharded.route import Resolved

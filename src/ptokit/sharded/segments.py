@@ -131,7 +131,7 @@ class OpenedSegments:
         self._opened: dict[str, mmap.mmap] = {}
 
     def view(self, spec: Spec | None, shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
-        """An array in a segment; an OSError if there is none, or if it is not on this machine."""
+        """An array in a segment. Raises OSError if the segment does not exist, or is on another machine."""
         if spec is None:
             raise OSError("no segment")
         memory = self._opened.pop(spec["token"], None) or self._open(spec)

@@ -258,8 +258,8 @@ class Shard(OfOneProcess):
             self._take_first(None)
 
     def _send(self, sent: Sent, form: Message | None = None) -> Sent:
-        """Send a call, perhaps in another form; it is repeated as it is. If the owner has ended, whoever waits for it
-        restarts the owner: this raises nothing."""
+        """Send a call, perhaps in another encoding; a repetition sends the same. If the owner has ended, this raises
+        nothing: who waits for the call restarts the owner."""
         sent.since = time.monotonic()
         self._sent.append(sent)
         if self._endpoint is not None:
@@ -440,7 +440,7 @@ class Shard(OfOneProcess):
             self.give_up(reason)
 
     def replace(self, base: Base) -> None:
-        """Take another state. The files of the one before stay."""
+        """Take another state. The files of the previous state stay."""
         self._set(ShardState(base, self._new_log(), base.seq))
         if self._endpoint is None:
             self._restart("was not running")

@@ -20,7 +20,7 @@ from ptokit.isa.policy import Coalesce, GatherOOB, ScatterAtomicOp, ScatterConfl
 from ptokit.lang.arrays import host_array, within, writing
 from ptokit.lang.faults import public, user_place
 from ptokit.ops import gather, scatter
-from ptokit.ops.call import GATHER, SCATTER
+from ptokit.ops.array_call import GATHER, SCATTER
 from ptokit.sharded.files import FileRange, in_two_dims, mapped, new_name, read_manifest, save_array, stamp_of
 from ptokit.sharded.group import Change, OwnerGroup, TableStates
 from ptokit.sharded.messages import Array, Header, OfOneProcess, ShardedError, check_process, type_of
@@ -32,7 +32,7 @@ from ptokit.sharded.segments import Spec
 from ptokit.sharded.shard import Base, Sent
 
 Spans = list[tuple[int, int, int]]
-"""Columns of an owner: the first, the one after the last, the place of the first there."""
+"""Columns of an owner: the first, the one after the last, and the place of the first at the owner."""
 
 LEAST_SHARED = 1 << 18
 """Bytes of a source from which on it goes through shared memory."""

@@ -13,7 +13,7 @@ FAMILIES = ("cpu", *WITH_PIPES)
 OURS = ("host",)
 """Targets that are in no document: they may have a rule of any target."""
 LIKE: dict[str, str] = {}
-"""By family that is in no document either: the one whose statements hold for it. `ptokit.target.register` fills it."""
+"""By family that no document has: the family whose statements hold for it. `ptokit.target.register` fills it."""
 EVERY_INSTRUCTION = "*"
 
 

@@ -82,7 +82,7 @@ def sweep(
 
 
 def _warn_of_unclean(kernel: Launchable, result: SweepResult) -> None:
-    """A warning for each target without a clean point, of which none can be the best. Other faulty points are shown."""
+    """Warn of each target without a clean point: none can be the best. Other faulty points are shown."""
     for target in result.targets:
         points = result.of(target)
         faults = [finding for point in points for finding in point.hazards]
@@ -104,7 +104,7 @@ def made(value: Any, values: SweepValues) -> Any:
 
 
 def _own_names(kernel: Launchable, params: Mapping[str, Any], given: Sequence[Any]) -> list[str]:
-    """Those of the parameters that the kernel has. Others are for functions, of which there must be some."""
+    """The parameters that the kernel has. Others are for functions; some function must take them."""
     names = [*getattr(kernel, "parameters", ())]
     unknown = [name for name in params if name not in names]
     if unknown and not any(map(callable, given)):

@@ -74,7 +74,7 @@ class DeviceCompiler:
     """What a device compiler defines for a target, by which sources and compile databases choose it."""
 
     aicore: int
-    """`__CCE_AICORE__`, which is in the names of its architectures (`dav-c220-vec`), too."""
+    """`__CCE_AICORE__`, which the names of its architectures contain as well (`dav-c220-vec`)."""
     npu_arch: int
     """`__NPU_ARCH__`."""
     macros: tuple[str, ...]
@@ -108,7 +108,7 @@ class UnifiedBuffer:
     size_rule: str = "MG-BUDG-02"
     over_rule: str = "MG-BUDG-02"
     over_kind: str = "H-22"
-    """The clauses of tiles beyond the end, of all of the UB and of what threads leave of it, and the hazard."""
+    """The clauses of tiles beyond the end of UB, and beyond the part that threads leave, and the hazard."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class Profile:
     like: str = ""
     """Of a family that is in no document: the family whose rows, rules and kernels it has, but for `revision`."""
     revision: Revision = field(default_factory=Revision)
-    """How this target differs in the definitions of instructions from its family, or from the one that it is like."""
+    """How its instructions differ from those of its family, or of the family that it is like."""
 
     @property
     def family(self) -> str:

@@ -166,7 +166,7 @@ for _each in (CPU_AICORE, A2A3_2026_08, A5_2026_08):
 
 
 def profile(name: str) -> Profile:
-    """The profile of that name."""
+    """The profile with this name."""
     try:
         return PROFILES[name]
     except (KeyError, TypeError):

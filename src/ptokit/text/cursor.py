@@ -78,7 +78,7 @@ class Cursor:
         """Types by the text that they were read from."""
         self.kind = self.word = ""
         self.start = self.end = self.behind = 0
-        """Where the token starts and ends, and where the one before it ended."""
+        """Where the token starts and ends, and where the previous token ended."""
         self.spent, self.most = 0, most_characters(text)
         """How many characters the text has stood for so far, and may stand for."""
         self.places: dict[str, int] = {}
@@ -86,7 +86,7 @@ class Cursor:
         self.advance()
 
     def advance(self) -> str:
-        """Go to the next token. Gives the one that was there."""
+        """Go to the next token. Returns the current one."""
         word, self.behind = self.word, self.end
         match = _TOKEN.match(self.text, self.end)
         if match is None:
@@ -150,7 +150,7 @@ class Cursor:
         self.fail(f"expected {what}", self.behind if self.is_on_new_line() else self.start, hint, expects)
 
     def is_on_new_line(self) -> bool:
-        """Whether the token stands on another line than the one before it, or the text ends."""
+        """Whether the token is on another line than the previous token, or the text ends."""
         return self.kind == "end" or self.text.find("\n", self.behind, self.start) >= 0
 
     def fail_word(self, what: str, word: str, known: Sequence[str], at: int, close: str = "") -> NoReturn:

@@ -47,7 +47,7 @@ def _is_listing(text: str) -> bool:
 
 @without_collection()
 def read_unit(text: str | bytes, file: str = "<text>", arch: str | None = None) -> Unit:
-    """The tree of what can be read of a text, and the errors of the rest."""
+    """The tree of the readable part of a text, and the errors of the rest."""
     if form_of(text, file) == "as":
         return parse_ptoas(text, file)
     mlir = _mlir()
@@ -101,7 +101,7 @@ def print_program(program: Program, form: Form = "l2", version: Version | None =
 
 @without_collection()
 def convert(text: str | bytes, file: str, to: Form, version: Version | None = None, function: str | None = None) -> str:
-    """A text in another form. Level 2 stays what it is, whole; everything else goes by way of the program."""
+    """A text in another form. Level 2 keeps everything, as a tree; other texts go by way of the program."""
     if to == "l2" and function is None and form_of(text, file) == "mlir":
         mlir = _mlir()
         module = mlir.read_module(text, file)

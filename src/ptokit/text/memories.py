@@ -93,7 +93,7 @@ class Memories:
         self._dynamic.setdefault(argument, set()).add(dim)
 
     def arguments(self, memory: str) -> tuple[Argument, ...]:
-        """The arguments of a pointer, the one that owns the memory first."""
+        """The arguments of a pointer; the argument that owns the memory comes first."""
         known = self._views[memory]
         unshaped = Argument(memory, self._dtypes[memory], (size_of(memory),), (1,), where=self._where[memory])
         owner = known.get(memory, unshaped)

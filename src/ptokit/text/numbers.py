@@ -87,7 +87,7 @@ UNSIGNED = {f"{name}ui": f"{name}si" for name in ("div", "rem", "ceildiv", "min"
 
 
 def combined(name: str, limits: Limits, a: Expr, b: Expr) -> Expr | None:
-    """The expression of an operation on two numbers; None if there is none."""
+    """The expression of an operation on two numbers; None if it has no expression."""
     if name in UNSIGNED and limits.natural(a, b):
         name = UNSIGNED[name]
     if name in READ:
@@ -96,7 +96,7 @@ def combined(name: str, limits: Limits, a: Expr, b: Expr) -> Expr | None:
 
 
 def compared(predicate: str, limits: Limits, a: Expr, b: Expr) -> Expr | None:
-    """The expression of a comparison; None if there is none."""
+    """The expression of a comparison; None if it has no expression."""
     if predicate.startswith("u") and not limits.natural(a, b):
         return None
     return bounded(apply(predicate if predicate in COMPARISONS else predicate[1:], a, b))

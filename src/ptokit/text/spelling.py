@@ -38,7 +38,7 @@ FORM = "ptokit.form"
 
 @derived
 def instructions() -> Mapping[str, Instruction]:
-    """The instructions by their names in text, but for the one that is a statement of its own, and variants."""
+    """The instructions by their names in text, without variants and instructions that are statements of programs."""
     return {row.op: row for row in INSTRUCTIONS.values() if not row.is_statement and not row.text.variant_of}
 
 
@@ -49,7 +49,7 @@ def attributes_of(instruction: Instruction) -> Iterator[tuple[Modifier, Attribut
 
 
 def variant_for(op: str, sources: int, attributes: Mapping[str, object]) -> Instruction | None:
-    """The form of an operation with so many sources and these attributes; the first if there is no such form."""
+    """The variant with this number of sources and these attributes; the first if there is none."""
     instruction = instruction_of(op)
     if instruction is None or len(variants(instruction.name)) == 1:
         return instruction

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptokit.engine.bags import BagGradients
+from ptokit.engine.bag_arguments import BagGradients
 from ptokit.engine.runnable import Unsupported
 from ptokit.engines import ENGINES, bag_gradients, chosen, in_order, ordering
 from ptokit.lang.gpu import new_tensor, of_tensor

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ptokit.brief import brief
-from ptokit.engine.bags import BagPlaces, BagSizes, BagsKind, PreparedBags
+from ptokit.engine.bag_arguments import BagPlaces, BagSizes, BagsKind, PreparedBags
 from ptokit.engine.kept import remember
 from ptokit.engine.runnable import Unsupported
 from ptokit.engines import ENGINES, chosen, in_order, ordering, prepared_bags
@@ -35,7 +35,7 @@ KINDS = {
 INDEX_TYPES = {getattr(torch, name): dtype(name) for name in ("int32", "uint32", "int64")}
 COMBINES = {"sum": Combine.ADD, "mean": Combine.ADD, "max": Combine.MAX, "min": Combine.MIN}
 PICKS = ("max", "min")
-"""Reductions of which each element comes from one lane."""
+"""Reductions whose every element comes from one lane."""
 MOST_LANES = 1 << 31
 FEW_BOUNDS = 256
 """Bounds that are checked as a list: NumPy takes longer to begin."""
@@ -245,7 +245,7 @@ def check_mode(mode: str, values: Tensor, name: str = "mode") -> None:
 def _check_operands(
     table: Tensor, indices: Tensor | None, offsets: Tensor, weights: Tensor | None, reduce: str
 ) -> None:
-    """Refuse what engines would not read as it is: they get only addresses."""
+    """Refuse tensors that engines would read wrongly: they get addresses only."""
     check_mode(reduce, table, "reduce")
     if not table.dim():
         raise ValueError("a table of rows has one dim or more; found none")

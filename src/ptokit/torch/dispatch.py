@@ -32,7 +32,7 @@ TAGS = [
 ]
 """What PyTorch is told of all operators; older versions have only the first. Most policies cannot be captured in a CUDA
 graph."""
-DEVICES = ("CPU", "CUDA")
+DISPATCH_KEYS = ("CPU", "CUDA")
 PLAIN = {torch.Tensor, torch.nn.Parameter}
 Context = Any
 Batch = Sequence[int | None]
@@ -71,7 +71,7 @@ class TensorOperator:
             """With the arguments that PyTorch leaves out, because they have their defaults."""
             return run(*given, *self._defaults[len(given) :])
 
-        for device in DEVICES:
+        for device in DISPATCH_KEYS:
             LIBRARY.impl(name, run_filled, device)
         self._name = f"{NAMESPACE}::{name}"
         torch.library.register_fake(self._name, shape, lib=LIBRARY)
@@ -204,7 +204,7 @@ def is_plain(*tensors: Tensor | None) -> bool:
 
 
 def _check_devices(tensors: Sequence[Tensor | None], device: torch.device) -> None:
-    """Refuse tensors of which only some are on a device without kernels, such as meta."""
+    """Refuse a call if only some of its tensors are on a device without kernels, such as meta."""
     for each in tensors:
         if each is not None and each.device != device:
             raise ValueError(f"the tensors of a call are on one device; found {each.device} and {device}")

@@ -19,11 +19,11 @@ from ptokit.isa.mscatter import COMBINES
 from ptokit.isa.policy import GatherOOB, ScatterOOB
 from ptokit.lang.gpu import of_tensor
 from ptokit.lang.launch import refuse_captured
-from ptokit.ops.call import FROM_END, MODES, ArrayCall, outside_policy, reduction
-from ptokit.ops.call import GATHER as GATHER_CALL
-from ptokit.ops.call import SCATTER as SCATTER_CALL
-from ptokit.ops.calls import FIRST
-from ptokit.ops.forms import number_entries, place_of
+from ptokit.ops.array_call import FROM_END, MODES, ArrayCall, outside_policy, reduction
+from ptokit.ops.array_call import GATHER as GATHER_CALL
+from ptokit.ops.array_call import SCATTER as SCATTER_CALL
+from ptokit.ops.functions import FIRST
+from ptokit.ops.library_words import number_entries, place_of
 from ptokit.ops.operands import LISTS, NUMBERS, listed, numbers_of
 from ptokit.torch.dispatch import Batch, TensorOperator, check_tensor, is_compiling, is_watched, needs_grad
 from ptokit.torch.operators import (

@@ -19,10 +19,10 @@ from ptokit.engine.whole import ZEROS
 from ptokit.isa.policy import ScatterAtomicOp
 from ptokit.lang.gpu import new_tensor
 from ptokit.lang.launch import check_threads, refuse_inside
-from ptokit.ops.call import GATHER as GATHER_CALL
-from ptokit.ops.call import SCATTER as SCATTER_CALL
-from ptokit.ops.calls import gather, scatter
+from ptokit.ops.array_call import GATHER as GATHER_CALL
+from ptokit.ops.array_call import SCATTER as SCATTER_CALL
 from ptokit.ops.direct import HAS_ROWS, direct_gather, direct_scatter
+from ptokit.ops.functions import gather, scatter
 from ptokit.torch.dispatch import Batch, Context, TensorOperator, check_memory, is_plain, keep
 from ptokit.torch.remap import OUTSIDE, READ_OF, ROW, WRITTEN_OF, as_whole, capacity_of, entry_of, quiet, resolved
 
@@ -141,7 +141,7 @@ def _zeros_shape(src: Tensor, _indices: Tensor, shape: Sequence[int], *_given: A
 
 
 def nothing(*_given: Any, **_named: Any) -> None:
-    """The result of what writes in place."""
+    """The result of an operator that writes in place."""
     return None
 
 
@@ -387,7 +387,7 @@ def _zeros_batch(
 
 
 def in_place_batch(makes: TensorOperator) -> Callable[..., Any]:
-    """What `vmap` does for an operator that writes in place, by the one that makes new tables."""
+    """The rule of `vmap` for an operator that writes in place; it calls the operator that makes new tables."""
 
     def batched(
         _call: Any, info: Any, dims: Batch, table: Tensor, src: Tensor, indices: Tensor, *given: Any

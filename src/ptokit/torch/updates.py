@@ -1,7 +1,7 @@
 """Gradients of the rows that a lookup names, without one of the whole table: sparse, or applied to the rows at once.
 
 The gradient of a row is that of a dense gradient, with its bits. Rules for updates have the formulas of
-`engine/llvm/updates.py`; `RULES` has them as tensor code, for engines without machine code for them.
+`engine/llvm/row_code.py`; `RULES` has them as tensor code, for engines without machine code for them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ptokit.brief import brief
-from ptokit.engine.bags import PARTIAL, RowUpdate
+from ptokit.engine.bag_arguments import PARTIAL, RowUpdate
 from ptokit.engine.runnable import Unsupported
 from ptokit.engines import ENGINES, chosen, row_updates
 from ptokit.finding import suggestion
@@ -32,7 +32,7 @@ from ptokit.torch.remap import OUTSIDE, ROW, resolved
 
 
 class Lookup(NamedTuple):
-    """Lanes that read rows of a table, and the gradient of what they gave: a row for each bag, or for each lane."""
+    """Lanes that read rows of a table, and the gradient of their result: a row for each bag or lane."""
 
     grad: Tensor
     indices: Tensor
@@ -45,7 +45,7 @@ class Lookup(NamedTuple):
     shape: Sequence[int]
     """That of the table."""
     lanes: Callable[[], Sequence[int]]
-    """The numbers of the first lane, and of that behind the last one; on a GPU, they may have to be waited for."""
+    """The first lane, and the end: one after the last lane. On a GPU this may wait for them."""
 
 
 @dataclass
@@ -67,7 +67,7 @@ class FusedOptimizer:
                 raise ValueError(f"{name} is a number from 0 up; found {brief(number)}")
 
     def state(self, table: Tensor) -> Tensor | None:
-        """Zeros: the state of a table that was not updated yet; None if there is none."""
+        """Zeros: the state of a table that was not updated yet; None if the optimizer has no state."""
         shape = {"adagrad": table.shape, "rowwise_adagrad": table.shape[:1]}.get(self.rule)
         return None if shape is None else table.new_zeros(shape, dtype=_of_sums(table.dtype))
 

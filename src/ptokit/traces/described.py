@@ -12,9 +12,9 @@ import numpy as np
 from ptokit.engine.gpu import on_gpu
 from ptokit.engines import download
 from ptokit.lang.arrays import as_array, is_foreign
-from ptokit.ops.call import FROM_END, MODES, REDUCES
-from ptokit.traces.calls import Array, LookupKind
-from ptokit.traces.tables import TableMemory
+from ptokit.ops.array_call import FROM_END, MODES, REDUCES
+from ptokit.traces.table_memory import TableMemory
+from ptokit.traces.traced_calls import Array, LookupKind
 
 Described = tuple[LookupKind, TableMemory, Any]
 """The kind of a call, its table, and its indices on the host."""

@@ -11,7 +11,7 @@ from math import gcd
 
 import numpy as np
 
-from ptokit.traces.calls import Array
+from ptokit.traces.traced_calls import Array
 
 WORD = 64
 CHUNK = 1 << 16

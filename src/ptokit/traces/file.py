@@ -30,7 +30,7 @@ from ptokit.brief import brief, listed
 from ptokit.finding import counted
 from ptokit.lang.faults import public
 from ptokit.markup import Displayed, box, clipped, dim, table
-from ptokit.traces.calls import (
+from ptokit.traces.traced_calls import (
     CHOICES,
     INDEX_TYPES,
     NOWHERE,
@@ -228,7 +228,7 @@ def _is_whole(value: object, end: int) -> bool:
 
 
 HOT = 100
-"""One in so many of the accessed entries is hot."""
+"""One in this many accessed entries is hot."""
 HEAD = ("table", "call", "shape", "type", "policy", "calls", "indices", "distinct", "outside", "hot 1%")
 
 

@@ -14,9 +14,9 @@ from ptokit.brief import brief
 from ptokit.finding import suggestion
 from ptokit.isa.dtype import dtype as element_type
 from ptokit.lang.faults import public
-from ptokit.traces.calls import Array, LookupKind, TracedCall
 from ptokit.traces.draws import Draws, zipf_ends
 from ptokit.traces.file import IndexTrace
+from ptokit.traces.traced_calls import Array, LookupKind, TracedCall
 
 MODELS = {
     "mixtral": {"experts": 8, "top_k": 2, "hidden": 4096},

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from ptokit.lang.control import block_idx, const
-from ptokit.lang.expr import min as least
 from ptokit.lang.instructions import mgather, mscatter, tload, tstore
 from ptokit.lang.kernel import kernel
 from ptokit.lang.tile import Tile
+from ptokit.lang.traced_integers import min as least
 
 
 @kernel

@@ -19,9 +19,9 @@ import numpy as np
 from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.isa.dtype import dtype
 from ptokit.ops import gather, scatter
-from ptokit.traces.calls import NOWHERE, Array, CompactTable, LookupKind, TracedCall, compacted, group_size
 from ptokit.traces.file import IndexTrace
 from ptokit.traces.replay import ReplaySettings, Row, each_table, first_cells, refused
+from ptokit.traces.traced_calls import NOWHERE, Array, CompactTable, LookupKind, TracedCall, compacted, group_size
 
 LANES = 1 << 20
 """Indices of each table that are replayed by default."""

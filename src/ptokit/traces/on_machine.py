@@ -17,10 +17,10 @@ from ptokit.lang.launcher import quiet_report
 from ptokit.machine.outcomes import Outcome
 from ptokit.machine.report import MachineOptions, MachineReport
 from ptokit.target import profile
-from ptokit.traces.calls import Array, CompactTable, LookupKind, TracedCall, compacted
 from ptokit.traces.file import IndexTrace, TableUse, use_of
 from ptokit.traces.kernels import INDEXED, gather, scatter
 from ptokit.traces.replay import ReplaySettings, Row, each_table, first_cells, refused
+from ptokit.traces.traced_calls import Array, CompactTable, LookupKind, TracedCall, compacted
 
 LANES = 16_384
 """Indices of each table that are replayed by default."""
@@ -37,7 +37,7 @@ ROWS = (64, 32, 16, 8)
 ELEMENTS = 512
 """Elements of a tile."""
 BLOCK = 32
-"""Bytes of which the rows of a tile are a multiple."""
+"""The rows of a tile are a multiple of this many bytes."""
 WORDS = {4: "uint32", 2: "uint16", 1: "uint8"}
 """Types in which bits are moved, by size."""
 

@@ -14,10 +14,10 @@ from ptokit.finding import VerifyError
 from ptokit.sharded import ray_owners
 from ptokit.sharded.messages import ShardedError
 from ptokit.sharded.table import ShardedTable
-from ptokit.traces.calls import NOWHERE, Array, CompactTable, LookupKind
 from ptokit.traces.file import IndexTrace
 from ptokit.traces.on_host import compact, memory_of, why_not
 from ptokit.traces.replay import ReplaySettings, Row, each_table, first_cells, refused
+from ptokit.traces.traced_calls import NOWHERE, Array, CompactTable, LookupKind
 
 
 def run(trace: IndexTrace, settings: ReplaySettings) -> tuple[list[Row], list[str]]:

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.traces.calls import CHOICES, INDEX_TYPES, Array, LookupKind, TracedCall
 from ptokit.traces.draws import Draws
 from ptokit.traces.file import IndexTrace
-from ptokit.traces.tables import TableNumbers
+from ptokit.traces.table_memory import TableNumbers
+from ptokit.traces.traced_calls import CHOICES, INDEX_TYPES, Array, LookupKind, TracedCall
 
 
 @dataclass(eq=False, slots=True)

@@ -16,8 +16,8 @@ from ptokit.machine import MACHINE
 from ptokit.markup import Displayed, box, clipped, dim, joined, table
 from ptokit.progress import task
 from ptokit.target import profile
-from ptokit.traces.calls import CompactTable, LookupKind
 from ptokit.traces.file import IndexTrace, in_columns
+from ptokit.traces.traced_calls import CompactTable, LookupKind
 
 ENGINES = {MACHINE: "on_machine", NATIVE: "on_host", "sharded": "on_shards"}
 """The modules of this package that replay a trace, by the name of the engine."""

@@ -42,7 +42,7 @@ def _without_declarations(text: str) -> str:
 
 
 def _with_one_int4(text: str) -> str:
-    """Four-bit integers are the ones of ptokit."""
+    """Four-bit integers are those of ptokit."""
     return re.sub(r"namespace pto \{\s*struct int4b_t \{.*?\n\};\s*\}", "", text, count=1, flags=re.DOTALL)
 
 

@@ -139,7 +139,7 @@ class HeaderChanges:
     added: dict[str, list[str]]
     """Instructions, and forms of instructions, that the revision does not have."""
     removed: list[str]
-    """Instructions that the checkout does not have, and those of which it lacks forms."""
+    """Instructions that the checkout lacks, and instructions that it has only in some forms."""
     headers: list[str]
     """Headers that are new or differ."""
     gone: list[str]

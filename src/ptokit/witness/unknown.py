@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ptokit.cxx.calls import EFFECTS, LOOSE
 from ptokit.cxx.compile import Build, CompileOptions
+from ptokit.cxx.decoding import EFFECTS, LOOSE
 from ptokit.cxx.names import COLLECTIVES, WRITTEN_BY_HAND, files, instructions
 from ptokit.cxx.record import ArrayArgument, ScalarArgument
 from ptokit.cxx.recording import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 BOTH = ("a2a3", "a5")
-DEVICES = ("cpu", *BOTH)
+FAMILIES = ("cpu", *BOTH)
 
 
 def on(rules: str, *targets: str) -> dict[str, frozenset[str]]:
@@ -18,19 +18,19 @@ RULES: dict[str, dict[str, frozenset[str]]] = {
     "H-03": on("MG-SHAPE-05", "a5"),
     "H-04": on("MG-HAZ-08", "cpu") | on("A-09", "a5"),
     "H-05": on("MG-SHAPE-03", "cpu") | on("MG-HAZ-09", "a5"),
-    "H-06": on("A-10", *DEVICES),
+    "H-06": on("A-10", *FAMILIES),
     "H-07": on("A-57", "cpu", "a2a3"),
     "H-08": on("MG-TYPE-05 MG-TYPE-06 MS-TYPE-05 MS-TYPE-06", *BOTH),
     "H-09": on("A-19 A-22 MG-LAY-06 MG-LAY-07 MG-MODE-03 MS-SHAPE-02", "a2a3")
     | on("A-19 A-22 MG-MODE-05 MS-SHAPE-02", "a5"),
-    "H-10": on("MG-OOB-04", *DEVICES),
+    "H-10": on("MG-OOB-04", *FAMILIES),
     "H-11": on("MS-OOB-06", "cpu") | on("A-18", "a2a3") | on("MS-OOB-02", "a5"),
-    "H-12": on("TS-HAZ-01 TS-HAZ-03", *DEVICES),
-    "H-13": on("MG-HAZ-12 A-12", *DEVICES),
+    "H-12": on("TS-HAZ-01 TS-HAZ-03", *FAMILIES),
+    "H-13": on("MG-HAZ-12 A-12", *FAMILIES),
     "H-14": on("MS-CONF-02", *BOTH),
     "H-15": on("MS-CONF-02", "a2a3") | on("MS-HAZ-02", "a5"),
     "H-16": on("MS-CONF-04", *BOTH),
-    "H-17": on("TS-CONF-01", *DEVICES),
+    "H-17": on("TS-CONF-01", *FAMILIES),
     "H-18": on("MS-HAZ-04", "a5"),
     "H-19": on("A-17", "cpu"),
     "H-20": on("MG-BUDG-09", "a5"),
@@ -47,9 +47,9 @@ RULES: dict[str, dict[str, frozenset[str]]] = {
     "H-31": on("MG-L1-07", *BOTH),
     "H-32": on("A-65", *BOTH),
     "H-35": on("A-45", *BOTH),
-    "H-36": on("CO-ALIGN-05", *DEVICES),
+    "H-36": on("CO-ALIGN-05", *FAMILIES),
     "H-37": on("A-47", "a2a3"),
-    "H-38": on("A-38", *DEVICES),
+    "H-38": on("A-38", *FAMILIES),
     "H-40": on("MG-MODE-06", "cpu") | on("MG-MODE-03", "a2a3") | on("MG-MODE-05", "a5"),
     "H-42": on("A-54", *BOTH),
     "H-43": on("A-13", "cpu") | on("A-13 CP-EXP-01", *BOTH),

@@ -15,9 +15,9 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from ptokit.engine.bags import BagGradients
+from ptokit.engine.bag_arguments import BagGradients
 from ptokit.engine.cuda.stage import GPU
-from ptokit.engine.cuda.whole import bag_gradients, calls, kinds
+from ptokit.engine.cuda.whole import bag_gradients, kinds, moves
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.whole import MoveSizes
 from ptokit.isa.dtype import dtype
@@ -241,8 +241,8 @@ def test_ptx(name: str, mode: str, capability: int, tmp_path: Path) -> None:
             MoveSizes(COUNT, 32, 9, 32, 1, 32, 1, 1)
         )
         form = call._kind(16, call.forms(16))
-        form = replace(form.of_indices if name in calls.OF_INDICES else form, tuning=kinds.Tuning())
-        made = assembled(calls.kernel_text(GPU, name, form), capability, tmp_path, name)
+        form = replace(form.of_indices if name in moves.OF_INDICES else form, tuning=kinds.Tuning())
+        made = assembled(moves.kernel_text(GPU, name, form), capability, tmp_path, name)
         assert not re.search(r"\bfma\b", made)
         assert not re.search(r"\bdiv\.(approx|full)", made)
         if name == "fold":

@@ -14,9 +14,9 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from ptokit.engine.bags import BagPlaces, BagSizes, BagsKind, PreparedBags
+from ptokit.engine.bag_arguments import BagPlaces, BagSizes, BagsKind, PreparedBags
 from ptokit.engine.cuda.stage import GPU
-from ptokit.engine.cuda.whole import bags as cuda
+from ptokit.engine.cuda.whole import bag_launches as cuda
 from ptokit.engine.native.whole import bag_calls, block
 from ptokit.engine.runnable import Unsupported
 from ptokit.isa.dtype import dtype

@@ -10,11 +10,11 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from ptokit.engine.bags import BagsKind, RowUpdate
+from ptokit.engine.bag_arguments import BagsKind, RowUpdate
 from ptokit.engine.cuda.stage import GPU
-from ptokit.engine.cuda.whole import bags, update_calls
+from ptokit.engine.cuda.whole import bag_launches, update_calls
 from ptokit.engine.cuda.whole.update_calls import UpdateKernel
-from ptokit.engine.llvm.updates import UpdateKind
+from ptokit.engine.llvm.row_code import UpdateKind
 from ptokit.engine.runnable import Unsupported
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine
@@ -40,7 +40,7 @@ def test_other_kernels_are_assembled(tmp_path: Path) -> None:
     for kernel in (UpdateKernel("keys"), UpdateKernel("keys", 4, False), UpdateKernel("mark"), UpdateKernel("ends")):
         assembled(update_calls.text(CHIP, kernel), 80, tmp_path, kernel.name)
     kind = BagsKind(dtype("float32"), dtype("int64"), Combine.ADD, 64, at_once=4)
-    assert "ld.v4" in assembled(bags.table_text(CHIP, kind, 4), 80, tmp_path, "table_bags")
+    assert "ld.v4" in assembled(bag_launches.table_text(CHIP, kind, 4), 80, tmp_path, "table_bags")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from ptokit.engine import whole as reference
 from ptokit.engine.cuda.device import DeviceBuffer, DeviceModule
 from ptokit.engine.cuda.resident import resident
 from ptokit.engine.cuda.stage import GPU
-from ptokit.engine.cuda.whole import calls, check, grouping, kinds
+from ptokit.engine.cuda.whole import check, grouping, kinds, moves
 from ptokit.engine.cuda.whole.combining import REDUCTIONS
 from ptokit.engine.faults import IndexFault
 from ptokit.engine.llvm.compiled import IrSource
@@ -59,7 +59,7 @@ device = device_under_test()
 @pytest.fixture(autouse=True)
 def _plans() -> None:
     """Tests change what plans depend on."""
-    calls._prepared.cache_clear()
+    moves._prepared.cache_clear()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -67,9 +67,9 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Code is kept in a folder of this run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PTOKIT_CACHE", str(tmp_path_factory.getbasetemp() / "code"))
-        patch.setattr(calls, "FEW", 64)
-        patch.setattr(calls, "BRIEF", 0)
-        patch.setattr(calls, "MOST_BRIEF", 0)
+        patch.setattr(moves, "FEW", 64)
+        patch.setattr(moves, "BRIEF", 0)
+        patch.setattr(moves, "MOST_BRIEF", 0)
         patch.setattr(
             kinds,
             "TUNING",
@@ -106,8 +106,8 @@ class Case:
         self.whole = Whole(move, tuple(self.types.items()), accumulate, ordered, fresh)
 
     @property
-    def ready(self) -> calls.CudaCall:
-        return calls.call_of(device, self.whole)
+    def ready(self) -> moves.CudaCall:
+        return moves.call_of(device, self.whole)
 
     def run(self, on_device: bool, skew: int = 0) -> tuple[bytes, object]:
         """The memory of the written array afterwards, gaps included, and the report of an index that is refused."""
@@ -116,7 +116,7 @@ class Case:
         try:
             if on_device:
                 with resident(device, memories, [self.written]) as addresses:
-                    calls.execute(self.ready, self.whole, addresses)
+                    moves.execute(self.ready, self.whole, addresses)
             else:
                 with np.errstate(all="ignore"):
                     reference.run(self.whole, memories)
@@ -177,7 +177,7 @@ FEW_OF_ALL = all_pairs(COMPUTING, [*ARITHMETIC, Combine.MUL], FEW, one_in=4)
 @pytest.mark.parametrize("kind", COMPUTING, ids=str)
 @pytest.mark.parametrize("combine", [*ARITHMETIC, Combine.MUL])
 def test_a_few_lanes_are_combined_by_one_kernel(kind: DType, combine: Combine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "BRIEF", 90)
+    monkeypatch.setattr(moves, "BRIEF", 90)
     for count, width, remap in (few for *case, few in FEW_OF_ALL if case == [kind, combine]):
         lanes = named(count, 30)
         lanes[: count // 4] += 0 if remap is Remap.REFUSE else 30
@@ -191,7 +191,7 @@ def test_a_few_lanes_are_combined_by_one_kernel(kind: DType, combine: Combine, m
 @pytest.mark.parametrize("base", [EmulatedDevice, ThreadedDevice])
 @pytest.mark.parametrize("has_rows", [False, True], ids=["zeros", "rows"])
 def test_a_few_lanes_of_new_tables(has_rows: bool, base: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "BRIEF", 90)
+    monkeypatch.setattr(moves, "BRIEF", 90)
     if not ON_GPU:
         monkeypatch.setitem(globals(), "device", base())
     count = 30
@@ -303,7 +303,7 @@ def test_sums_in_float32_are_rounded_once(name: str, monkeypatch: pytest.MonkeyP
     for columns in (1, 8):
         table, other = values(kind, (30, columns)), values(kind, (90, columns), 1)
         for brief in (0, 90):
-            monkeypatch.setattr(calls, "BRIEF", brief)
+            monkeypatch.setattr(moves, "BRIEF", brief)
             Case(kind, table, other, named(90, 30), combine=Combine.ADD, accumulate=FLOAT32).check()
 
 
@@ -346,9 +346,9 @@ def test_any_order_gives_the_result_of_exact_sums(name: str) -> None:
         case.check()
 
 
-@pytest.mark.parametrize("most", [calls.MOST_PRIVATE, 40])
+@pytest.mark.parametrize("most", [moves.MOST_PRIVATE, 40])
 def test_tables_of_a_few_bytes_for_each_lane_are_small(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "MOST_PRIVATE", most)
+    monkeypatch.setattr(moves, "MOST_PRIVATE", most)
     for rows, lanes, is_small in ((10, 640, True), (10, 639, False), (11, 704, most > 40), (1, 64, True)):
         table, other = np.zeros((rows, 1), np.int32), np.zeros((lanes, 1), np.int32)
         case = Case(dtype("int32"), table, other, named(lanes, rows), combine=Combine.ADD)
@@ -568,7 +568,7 @@ def test_a_call_that_fails_waits_for_the_kernel_that_checks() -> None:
     memory = failing.empty(4096)
     failing.fill(memory.address, 0, 4096)
     with pytest.raises(MemoryError):
-        calls.call_of(failing, case.whole).run_at(90, memory.address, memory.address + 1024, memory.address + 2048)
+        moves.call_of(failing, case.whole).run_at(90, memory.address, memory.address + 1024, memory.address + 2048)
     assert failing.log == ["fill", "check", "record", "wait for all"]
 
 
@@ -582,9 +582,9 @@ def test_a_call_whose_code_cannot_be_made_has_written_nothing(monkeypatch: pytes
     table, other = values(FLOAT32, (9, 4)), values(FLOAT32, (40, 4), 1)
     case = Case(FLOAT32, table, other, named(40, 9), combine=Combine.ADD)
     memories = {name: case._storage(name, 0) for name in case.arrays}
-    move = calls.call_of(Failing(), case.whole)
+    move = moves.call_of(Failing(), case.whole)
     with pytest.raises(MemoryError):
-        calls.execute(move, case.whole, {name: storage.address for name, storage in memories.items()})
+        moves.execute(move, case.whole, {name: storage.address for name, storage in memories.items()})
     assert memories["table"].bits.tobytes() == case._storage("table", 0).bits.tobytes()
 
 
@@ -656,8 +656,8 @@ class _NewTable:
     def refused(self) -> tuple[int, int] | None:
         """Execute it; the number of indices that are refused, and the first of them."""
         with resident(device, self.memories, ["table"]) as at:
-            initial = at["before"] if self.has_rows else calls.ZEROS
-            call = calls.call_of(device, self.case.whole)
+            initial = at["before"] if self.has_rows else moves.ZEROS
+            call = moves.call_of(device, self.case.whole)
             return call.run_at(self.case.whole.move.shape[0], at["table"], at["indices"], at["src"], initial=initial)
 
     def run(self) -> bytes:
@@ -761,7 +761,7 @@ def test_a_call_after_a_refused_one_is_executed() -> None:
         storage, table = Storage(np.array(lanes).view("u8"), dtype("int64")), case._storage("table", 0)
         given = {"table": table, "src": other, "indices": storage}
         with pytest.raises(IndexFault) if bad else nullcontext(), resident(ready.device, given, ["table"]) as addresses:
-            calls.execute(ready, case.whole, addresses)
+            moves.execute(ready, case.whole, addresses)
         if not bad:
             assert np.array_equal(table.bits.reshape(7, 4)[lanes], other.bits.reshape(2, 4))
 
@@ -874,7 +874,7 @@ def test_arrays_that_begin_anywhere(skew: int) -> None:
 @pytest.mark.parametrize("capacity", [30, 3000])
 @pytest.mark.parametrize("fit", [True, False])
 def test_the_last_writer_stays(capacity: int, fit: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "MOST_OWNERS", 4 * capacity - (not fit))
+    monkeypatch.setattr(moves, "MOST_OWNERS", 4 * capacity - (not fit))
     for columns, outside in ((1, 7), (5, 7), (5, 90)):
         indices = named(90, capacity, "int32")
         indices[::outside] = -1 if outside < 90 else capacity - 1
@@ -930,7 +930,7 @@ def test_resolved_lanes(lane: str, combine: Combine) -> None:
         (table, FLOAT32), (rows, FLOAT32), (lanes, dtype(f"int{lane[1:]}")))]  # fmt: skip
     with resident(device, dict(zip("abc", given, strict=True)), "a") as addresses:
         at, rows_at, lanes_at = addresses.values()
-        move = calls.scattering(device, FLOAT32, combine, lane)
+        move = moves.scattering(device, FLOAT32, combine, lane)
         move(at, lanes_at, rows_at, MoveSizes(40, 8, 9, 12, 1, 8, 1, 1))
     assert given[0].bits.tobytes()[: len(wanted)] == wanted
 
@@ -966,7 +966,7 @@ def moves(draw: st.DrawFn) -> tuple[Case, int]:
 def test_random_moves(drawn: tuple[Case, int], brief: int) -> None:
     case, skew = drawn
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calls, "BRIEF", brief)
+        patch.setattr(moves, "BRIEF", brief)
         case.check(skew)
 
 
@@ -988,8 +988,8 @@ def test_modules_say_how_many_threads_their_blocks_have() -> None:
     for options in ({"side": Side.SRC}, {"side": Side.SRC, "fresh": True}, {"combine": Combine.ADD}):
         case = Case(FLOAT32, table, other, named(40, 9), **options)
         kept = {name: case._storage(name, 0) for name in case.arrays}
-        calls.execute(
-            calls.call_of(own, case.whole), case.whole, {name: storage.address for name, storage in kept.items()}
+        moves.execute(
+            moves.call_of(own, case.whole), case.whole, {name: storage.address for name, storage in kept.items()}
         )
     for source in own.sources:
         assert f'"nvvm.maxntid"="{source.facts["lanes"]}"' in source.text
@@ -1015,7 +1015,7 @@ def test_additions_of_several_elements_are_one_instruction(capability: int, tmp_
         kind = dtype(name)
         table, other = values(kind, (9, 32)), values(kind, (40, 32), 1)
         case = Case(kind, table, other, named(40, 9), combine=Combine.ADD, ordered=False)
-        text = calls.kernel_text(chip, "scatter", kind_of(case, count * kind.size))
+        text = moves.kernel_text(chip, "scatter", kind_of(case, count * kind.size))
         made = assembled(text, capability, tmp_path, "scatter")
         words = count * kind.size // 4
         form, given = ADDED[name][0] % (f".v{words}" if words > 1 else ""), [r"(%r\d+)"] * words
@@ -1025,17 +1025,17 @@ def test_additions_of_several_elements_are_one_instruction(capability: int, tmp_
 
 
 @pytest.mark.parametrize("capability", [80, 90])
-@pytest.mark.parametrize("name", calls.KERNELS)
+@pytest.mark.parametrize("name", moves.KERNELS)
 def test_kernels_are_assembled(name: str, capability: int, tmp_path: Path) -> None:
     chip = replace(GPU, reductions=REDUCTIONS[capability])
-    adds = (*GROUPED, *calls.GROUPING, "fold", "brief", "scatter", "private", "commit")
+    adds = (*GROUPED, *moves.GROUPING, "fold", "brief", "scatter", "private", "commit")
     combine = Combine.ADD if name in adds else Combine.STORE
     columns = 1 if name in ("private", "commit") else 32
     table, other = values(FLOAT32, (9, columns)), values(FLOAT32, (40, columns), 1)
     case = Case(FLOAT32, table, other, named(40, 9), combine=combine)
     kind = kind_of(case, 16 if columns > 1 else 4)
-    kind = replace(kind.of_indices if name in calls.OF_INDICES else kind, tuning=kinds.Tuning())
-    made = assembled(calls.kernel_text(chip, name, kind), capability, tmp_path, name)
+    kind = replace(kind.of_indices if name in moves.OF_INDICES else kind, tuning=kinds.Tuning())
+    made = assembled(moves.kernel_text(chip, name, kind), capability, tmp_path, name)
     if name.endswith("gather"):
         assert made.count("ld.global.v4") == made.count("st.global.v4") == kind.tuning.depth
     if name == "scatter":

@@ -19,8 +19,8 @@ import ml_dtypes
 import numpy as np
 
 from ptokit.engine.llvm.program.emitter import Emitter
+from ptokit.engine.llvm.program.execution import is_supported
 from ptokit.engine.llvm.program.fallback import Fallback
-from ptokit.engine.llvm.program.instruction import is_supported
 from ptokit.engine.llvm.program.slots import Slots
 from ptokit.engine.llvm.program.stage import ENTRY, Stage
 from ptokit.engine.llvm.program.tiles import trace

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ptokit.engine.native import openmp
-from ptokit.engine.native.whole import calls, private, strategies
+from ptokit.engine.native.whole import moves, private, strategies
 from ptokit.engine.whole import MoveSizes, Whole
 from ptokit.isa.move import Combine, Remap
 
@@ -17,12 +17,12 @@ Array = np.ndarray[Any, np.dtype[Any]]
 STRATEGIES = (*strategies.STRATEGIES, "runs", "merged")
 
 
-def _are_distinct(scatter: calls._Code, _sizes: MoveSizes, indices: Array) -> bool:
+def _are_distinct(scatter: moves._Code, _sizes: MoveSizes, indices: Array) -> bool:
     """Whether no two lanes have one row."""
     return scatter.indices.remap in (Remap.REFUSE, Remap.SKIP) and len(np.unique(indices)) == len(indices)
 
 
-OPEN: dict[str, Callable[[calls._Code, MoveSizes, Array], bool]] = {
+OPEN: dict[str, Callable[[moves._Code, MoveSizes, Array], bool]] = {
     "winners": lambda scatter, sizes, _: scatter.rows.combine is Combine.STORE and sizes.capacity < 1 << 32,
     "lanes": _are_distinct,
     "buckets": lambda scatter, sizes, _: sizes.width == 1 and strategies.can_bucket(scatter.rows, sizes.capacity),
@@ -30,13 +30,13 @@ OPEN: dict[str, Callable[[calls._Code, MoveSizes, Array], bool]] = {
 }
 
 
-def scatter_of(whole: Whole) -> calls._Code:
+def scatter_of(whole: Whole) -> moves._Code:
     """The code of a scatter."""
     assert whole.sizes is not None
-    return calls.prepare(whole.kind).code(whole.sizes)
+    return moves.prepare(whole.kind).code(whole.sizes)
 
 
-def is_open(strategy: str, scatter: calls._Code, sizes: MoveSizes, indices: Array) -> bool:
+def is_open(strategy: str, scatter: moves._Code, sizes: MoveSizes, indices: Array) -> bool:
     """Whether a scatter can be forced to take a strategy."""
     return strategy not in OPEN or OPEN[strategy](scatter, sizes, indices)
 

@@ -21,7 +21,7 @@ import numpy as np
 
 import ptokit as pto
 from ptokit.engine.native.program import executable
-from ptokit.engine.native.whole import calls, regular, runs
+from ptokit.engine.native.whole import moves, regular, runs
 from tests.engine.native.forced import STRATEGIES, is_open
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -241,21 +241,21 @@ def agree(shape: Shape, seed: int, threads: int, *, whole: bool) -> bool:
     return not expected[0]
 
 
-MOVE = calls.NativeMove.__call__
+MOVE = moves.NativeMove.__call__
 
 
 def force(strategy: str | None) -> None:
     """Let whole scatters take a strategy where it is possible; None lets them choose."""
 
     def run(
-        move: calls.NativeMove, table: int, indices: int, other: int, sizes: Any, threads: int | None, _: Any = None
+        move: moves.NativeMove, table: int, indices: int, other: int, sizes: Any, threads: int | None, _: Any = None
     ) -> bool:
         code = move.code(sizes)
         named = code.raw(sizes, indices)
         open_to = not move.kind.gathers and strategy is not None and is_open(strategy, code, sizes, named)
         return MOVE(move, table, indices, other, sizes, threads, strategy if open_to else None)
 
-    calls.NativeMove.__call__ = run  # type: ignore[method-assign]
+    moves.NativeMove.__call__ = run  # type: ignore[method-assign]
 
 
 def fuzz(seed: int, launches: int, shapes: int) -> int:

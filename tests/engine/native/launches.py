@@ -99,7 +99,7 @@ def same_program(
 
         def launch() -> Sequence[Finding]:
             executable.launch(storages, numbers, grid, collector, threads)
-            return collector.found
+            return collector.findings
 
         return outcome({name: storage.bits for name, storage in storages.items()}, launch)
 

@@ -14,7 +14,7 @@ pytest.importorskip("llvmlite")
 from ptokit.engine import whole as reference
 from ptokit.engine.faults import IndexFault
 from ptokit.engine.native import host
-from ptokit.engine.native.whole import calls as native
+from ptokit.engine.native.whole import moves as native
 from ptokit.engine.native.whole import regular, runs, strategies
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine, Remap, Side

@@ -19,7 +19,7 @@ from ptokit.engine import whole as reference
 from ptokit.engine.faults import IndexFault
 from ptokit.engine.llvm.resolve import PADDING
 from ptokit.engine.native import host, openmp
-from ptokit.engine.native.whole import calls as native
+from ptokit.engine.native.whole import moves as native
 from ptokit.engine.native.whole import strategies
 from ptokit.engine.native.whole.block import SCRATCH, WORDS, ArgumentBlock
 from ptokit.engine.native.workers import Stop

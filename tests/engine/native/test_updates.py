@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from ptokit.engine.bags import RowUpdate
+from ptokit.engine.bag_arguments import RowUpdate
 from ptokit.engine.native.whole import update_calls
 from ptokit.engine.native.whole.update_calls import run
 from ptokit.engine.runnable import Unsupported

@@ -15,8 +15,8 @@ from ptokit.engine.llvm.program.tiles import _stays_inside, trace
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Index, IndexUnit, Move, Remap, Side
 from ptokit.lang.launch import mode_of
-from ptokit.program.calls import call_of
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Var, evaluate
+from ptokit.program.instr_calls import call_of
 from ptokit.program.ir import Instr, walk
 from ptokit.program.symbolic import Conditions, SymbolicNumber
 from ptokit.program.verify_call import verify_call

@@ -19,13 +19,13 @@ from ptokit.engine.faults import IndexFault
 from ptokit.engine.llvm.numbers import computes
 from ptokit.engine.native import host, openmp
 from ptokit.engine.native.whole import block, strategies
-from ptokit.engine.native.whole import calls as native
+from ptokit.engine.native.whole import moves as native
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage
 from ptokit.engine.whole import Whole, layout_of
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, HOST_ONLY, DType, dtype
 from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Remap, Side
-from ptokit.ops.call import GATHER
+from ptokit.ops.array_call import GATHER
 from ptokit.ops.execute import Leading, move_gather
 from tests.engine.native.forced import STRATEGIES as WAYS
 from tests.engine.native.forced import is_open, scatter_of, waiting_threads

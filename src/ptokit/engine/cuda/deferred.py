@@ -12,7 +12,7 @@ from ctypes import Array, c_int64
 import numpy as np
 
 from ptokit.engine.cuda.device import Device, DeviceBuffer
-from ptokit.engine.cuda.whole.calls import scattering
+from ptokit.engine.cuda.whole.moves import scattering
 from ptokit.engine.llvm.emit import size_of
 from ptokit.engine.llvm.program.independent import CAPACITY, COUNT, LANES, ROWS, Page
 from ptokit.engine.llvm.program.slots import Slots
@@ -80,7 +80,7 @@ class DeferredScatters:
         self._flush(addresses, [slots[self._slots.ledgers[page.number] + COUNT] for page in self.pages])
 
     def _flush(self, addresses: Mapping[str, int], counts: Sequence[int]) -> None:
-        """Execute so many lanes of each scatter."""
+        """Execute each scatter on a number of lanes."""
         for page, (lanes, rows), count in zip(self.pages, self._memory, counts, strict=True):
             kind = dtype(page.element)
             table = addresses[page.array] + page.offset * kind.size

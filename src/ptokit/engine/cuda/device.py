@@ -218,7 +218,7 @@ class Device:
         return DeviceBuffer(self._cupy.cuda.alloc(max(1, nbytes)))
 
     def pinned(self, nbytes: int) -> DeviceBuffer:
-        """Memory of the host that kernels can use, too."""
+        """Host memory that kernels can use as well."""
         return DeviceBuffer(self._cupy.cuda.alloc_pinned_memory(nbytes))
 
     def upload(self, address: int, data: Bytes) -> None:
@@ -361,7 +361,7 @@ class DeviceKernel:
         self._free = deque[_KernelArguments]()
 
     def __call__(self, grid: int, arguments: Sequence[int], shared: int = 0) -> None:
-        """Launch it over blocks of threads, with so many bytes of shared memory for each of them."""
+        """Launch it over blocks of threads, with `shared` bytes of shared memory for each block."""
         try:
             given = self._free.pop()
         except IndexError:

@@ -36,8 +36,8 @@ from ptokit.engine.llvm.program.slots import Reason, Slots, StateSlot
 from ptokit.engine.llvm.program.stage import ENTRY
 from ptokit.engine.runnable import CUDA, Listener
 from ptokit.engine.storage import Storage
-from ptokit.program.calls import written_arguments
 from ptokit.program.expr import Var
+from ptokit.program.instr_calls import written_arguments
 from ptokit.program.ir import Float, Program
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
@@ -147,7 +147,7 @@ class GridLaunch:
     """Runs blocks of a launch."""
 
     def __init__(self, given: LaunchOnDevice, slots: Slots, fallback: Fallback, memory: LaunchMemory) -> None:
-        self.given, self.device, self.slots, self.state = given, given.device, slots, memory.state
+        self.arguments, self.device, self.slots, self.state = given, given.device, slots, memory.state
         self._fallback, self._memory = fallback, memory
         self.failed: list[int] | None = None
         """The slots of the block whose statement failed."""
@@ -197,7 +197,7 @@ class GridLaunch:
         self.failed = slots = download(record + 8 * STOPPED, 8 * self.slots.count).view(np.int64).tolist()
         parts = ((at, download(record + place_of(self.slots, at), nbytes)) for at, nbytes in code.parts.items())
         block = BlockState(self.slots, self._fallback)
-        block.give(self.given.copies, self.given.listener)
+        block.give(self.arguments.copies, self.arguments.listener)
         block.take_over(slots, parts)
         number, reason = divmod(why, Reason.COUNT)
         block.run(number, reason)
@@ -214,7 +214,7 @@ class GridLaunch:
         """Copies of arrays on the device: address, bytes, copy."""
         found: list[tuple[int, int, Any]] = []
         for name in sorted(names):
-            storage, address = self.given.storages()[name], self.given.addresses[name]
+            storage, address = self.arguments.storages()[name], self.arguments.addresses[name]
             nbytes = storage.bits.size * storage.dtype.size
             found.append((address, nbytes, self.device.empty(nbytes)))
             self.device.copy(found[-1][2].address, address, nbytes)
@@ -349,7 +349,7 @@ class CudaExecutable(ProgramCompiler):
         return self._are_independent(grid, tuple(integers.items()))
 
     def _run_blocks(self, launch: GridLaunch, first: int, most: int, begun: GridRun | None = None) -> Sequence[int]:
-        given = launch.given
+        given = launch.arguments
         code, learn = partial(self.code, given.device), partial(self._relearn, given)
         return launch.run(code, range(first, given.grid), most, learn, begun)
 
@@ -360,7 +360,7 @@ class CudaExecutable(ProgramCompiler):
 
     def _run_waves(self, launch: GridLaunch) -> int:
         """Run blocks in parallel, and their scatters afterwards; returns the first block that was not run."""
-        given, deferred = launch.given, tuple(self._candidates)
+        given, deferred = launch.arguments, tuple(self._candidates)
         lanes = self._lanes(given.grid, tuple(given.integers.items()))
         if len(lanes) < len(deferred) or not lanes or not self._is_deferrable:
             return 0

@@ -12,7 +12,7 @@ from ptokit.engine.cuda.device import Bytes, Device
 from ptokit.engine.storage import Storage
 
 ALIGNMENT = 64
-"""Bytes that an address is a multiple of there if it is one here."""
+"""The alignment in bytes that an address keeps when it is copied to the device."""
 
 
 @contextmanager

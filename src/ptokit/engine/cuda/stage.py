@@ -20,8 +20,8 @@ from dataclasses import replace
 from ptokit.engine.llvm.address import MemoryView
 from ptokit.engine.llvm.emit import I1, I64, INVARIANT, PTR, Chip, IrBuilder, IrModule, IrValue, Variable, vector
 from ptokit.engine.llvm.move import CodeWriter
+from ptokit.engine.llvm.program.execution import store_held
 from ptokit.engine.llvm.program.independent import CAPACITY, COUNT, Page
-from ptokit.engine.llvm.program.instruction import store_held
 from ptokit.engine.llvm.program.pipelines import MOST_COPIES
 from ptokit.engine.llvm.program.slots import ALIGNMENT, Slots, StateSlot
 from ptokit.engine.llvm.program.stage import ENTRY, Stage
@@ -223,7 +223,7 @@ class GridStage(Stage):
 
 def fixed_slots(slots: Slots) -> set[int]:
     """Slots that keep their value as long as a kernel runs. A finding that is reported ends it."""
-    numbers = [slots.variables[each] for each in (BLOCK_NUM, *slots.given)]
+    numbers = [slots.variables[each] for each in (BLOCK_NUM, *slots.launch_numbers)]
     arrays = [slot + k for slot in slots.arrays.values() for k in range(2)]
     reported = range(slots.reported, slots.reported + 3 * len(slots.statements))
     return {*range(StateSlot.COUNT), *arrays, *numbers, *reported} - {StateSlot.ITERATION}

@@ -7,7 +7,7 @@
 | `numbers.py`, `address.py` | arithmetic on elements; layouts as address arithmetic |
 | `resolve.py` | the index stage: values read once, checked, remapped |
 | `move.py`, `shared_move.py` | moves of one thread; moves that lanes share |
-| `bags.py`, `updates.py` | bags of gathered rows, reduced; gradients of rows, summed, stored and applied |
+| `bag_code.py`, `row_code.py` | bags of gathered rows, reduced; gradients of rows, summed, stored and applied |
 | `compute/` | computing operations |
 | `program/` | whole programs as one function over blocks |
 """

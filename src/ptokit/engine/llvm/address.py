@@ -44,7 +44,7 @@ def numbers_in(terms: Iterable[Term]) -> list[int]:
 
 
 def run_length(terms: tuple[Term, ...]) -> int:
-    """How many neighbours along a coordinate lie side by side, from every multiple of that number on."""
+    """How many neighbours along a coordinate lie side by side; groups begin at multiples of that number."""
     if not terms or not are_known(numbers_in(terms)):
         return 1
     first = min(terms, key=lambda t: t.div)

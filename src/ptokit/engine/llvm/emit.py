@@ -105,7 +105,7 @@ def like(kind: str, element: str) -> str:
 
 
 def _operator(name: str, of_floats: str = "", *, swapped: bool = False) -> Callable[[IrValue, Operand], IrValue]:
-    """An operator of values: the instruction that it writes, and the one for floating-point numbers if it differs."""
+    """An operator of values: its instruction, and the instruction for floating-point numbers if that differs."""
 
     def apply(left: IrValue, other: Operand) -> IrValue:
         right = left.code.same(left, other)
@@ -190,7 +190,7 @@ class IrBuilder:
         return f"%v{self._count}"
 
     def line(self, text: str) -> None:
-        """One line, as it is."""
+        """One line, unchanged."""
         self._lines.append(text)
 
     def new_label(self, hint: str) -> str:
@@ -199,7 +199,7 @@ class IrBuilder:
         return f"{hint}{self._count}"
 
     def begin(self, label: str) -> None:
-        """Start a block; the one before falls through to it."""
+        """Start a block; the previous block falls through to it."""
         if self.is_open:
             self.line(f"  br label %{label}")
         self.line(f"{label}:")
@@ -237,7 +237,7 @@ class IrBuilder:
         return IrValue(self, kind, f"<{', '.join([f'{element} {number}'] * count)}>")
 
     def i64(self, number: Operand) -> IrValue:
-        """A 64-bit whole number; one that is a value stays as it is."""
+        """A 64-bit whole number; a value is returned unchanged."""
         return number if isinstance(number, IrValue) else IrValue(self, I64, str(number), number)
 
     def same(self, value: IrValue, other: Operand) -> IrValue:
@@ -389,7 +389,7 @@ class IrBuilder:
         self.begin(done)
 
     @contextmanager
-    def each(self, count: IrValue) -> Generator[IrValue]:
+    def loop_from_zero(self, count: IrValue) -> Generator[IrValue]:
         """A loop from zero, or no loop for a count of one."""
         if count.number == 1:
             yield self.i64(0)
@@ -466,7 +466,7 @@ class IrBuilder:
 
     @contextmanager
     def phase(self, *, waits: bool = True) -> Generator[None]:
-        """Code of which every lane executes its part; code after it finds everything written, if it waits."""
+        """Code that the lanes share. If it waits, the code after it sees everything that they wrote."""
         assert self._lane is None, "a phase inside a phase"
         chip = self.chip
         if chip.lanes == 1:
@@ -498,7 +498,7 @@ class IrBuilder:
         Several lanes share the elements: each gets `wide` columns of a row at a time, of which `cols` is a multiple.
         """
         if self.chip.lanes == 1:
-            with self.each(rows) as i:
+            with self.loop_from_zero(rows) as i:
                 yield i, self.loop
             return
         across = self.i64(cols.number // wide) if cols.number is not None else cols
@@ -539,7 +539,7 @@ class IrBuilder:
     # --- blocks of a grid, in a kernel
 
     def set_lanes(self, lanes: int) -> None:
-        """Have so many lanes, in a kernel that has no phase yet."""
+        """Set the number of lanes of a kernel that has no phase yet."""
         self.chip = self.module.chip = replace(self.chip, lanes=lanes)
         self.attributes = f'"nvvm.maxntid"="{lanes}"'
 

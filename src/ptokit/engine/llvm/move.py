@@ -224,7 +224,7 @@ class ThreadMove(MoveTask):
         move = self.move
         if isinstance(move.src, Fill):
             bits = self.code.constant(bits_of(self.dtype), move.src.bits)
-            with self.code.each(self.extents[0]) as i:
+            with self.code.loop_from_zero(self.extents[0]) as i:
                 self._fill_row(i, bits)
         elif move.index is None:
             self._copy()
@@ -239,7 +239,7 @@ class ThreadMove(MoveTask):
         if run_length(self.dst.layout.cols) == WHOLE:
             self.writer.fill(head, bits, self.move.cols)
             return
-        with self.code.each(self.extents[1]) as j:
+        with self.code.loop_from_zero(self.extents[1]) as j:
             self.code.store(bits, self.col(self.dst, head, j))
 
     def _copy(self) -> None:
@@ -258,7 +258,7 @@ class ThreadMove(MoveTask):
         if self.move.combine is Combine.STORE and is_one_run:
             self.writer.copy(dst.base, src.base, self.extents[0] * (cols * self.dtype.size))
             return
-        with self.code.each(self.extents[0]) as i:
+        with self.code.loop_from_zero(self.extents[0]) as i:
             self._move_row(self.row(dst, i), self.row(src, i))
 
     def _move_row(self, into: IrValue, out: IrValue) -> None:

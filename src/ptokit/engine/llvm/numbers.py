@@ -72,7 +72,7 @@ def widen(code: IrBuilder, dtype: DType, bits: IrValue) -> IrValue:
 
 
 def canonical(code: IrBuilder, value: IrValue) -> IrValue:
-    """The value, or the one quiet NaN for every NaN."""
+    """The value; a single quiet NaN stands for every NaN."""
     quiet = code.constant(value.type, NAN[element_of(value.type)])
     return code.select(value.compare("uno", value), quiet, value)
 

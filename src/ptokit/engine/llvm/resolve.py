@@ -136,7 +136,7 @@ class IndexValues:
         return REMAPS[Remap.CLAMP if remap is Remap.REFUSE else remap](self.code, value.type, capacity)(value)
 
     def are_below(self, limit: IrValue, rows: IrValue, cols: IrValue) -> IrValue:
-        """Whether every value is less, unsigned, as it is read."""
+        """Whether every value, read as unsigned, is less."""
 
         def find(found: Variable) -> None:
             with self.code.region(rows, cols) as (i, across), across(0, cols) as j:

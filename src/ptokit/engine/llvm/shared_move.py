@@ -67,7 +67,7 @@ class SharedMove(MoveTask):
     # --- elements side by side
 
     def _begins(self, wide: int) -> bool:
-        """Whether copies of so many elements are only begun: into a tile of a pipelined loop."""
+        """Whether copies of this length are only begun: into a tile of a pipelined loop."""
         return bool(self.dst.swizzle) and wide * self.dtype.size == PIECE
 
     def _length(self, lane: IrValue | None) -> IrValue:
@@ -206,7 +206,7 @@ class SharedMove(MoveTask):
 
 
 def begin_copy(into: IrValue, at: IrValue, nbytes: IrValue) -> None:
-    """Begin to copy a piece into shared memory, both ends aligned: so many bytes, then zeroes."""
+    """Begin to copy a number of bytes into shared memory, then zeroes; both ends are aligned."""
     code = into.code
     ends = code.in_space(into, 3), code.in_space(at, 1)
     size = "" if nbytes.number == PIECE else ", $2"

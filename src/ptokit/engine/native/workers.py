@@ -108,7 +108,7 @@ class _Places:
         self._order = [order[(first + k) % len(order)] for k in range(threads)]
 
     def send(self, thread: int) -> None:
-        """Let a thread that sleeps wake up on the next processor; from there on the system may move it."""
+        """Let a thread that sleeps wake up on the next processor; later the system may move it."""
         with suppress(OSError):
             os.sched_setaffinity(thread, {self._order.pop()})
 

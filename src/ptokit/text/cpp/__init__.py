@@ -3,7 +3,7 @@
 | file | what it knows |
 |---|---|
 | `source.py` | preparation (verification, addresses, flags), and the file: head, kernel, launch |
-| `headers.py` | what the vendor's headers reject, and what they compute differently |
+| `header_checks.py` | what the vendor's headers reject, and what they compute differently |
 | `barriers.py` | barriers between vector instructions that may overlap |
 | `scatter.py` | scatters by row as scatters by offset, which is what the headers do |
 | `body.py` | the kernel, statement by statement |

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ptokit.program.calls import call_of, effects, named_operands
+from ptokit.program.instr_calls import call_of, effects, named_operands
 from ptokit.program.ir import Assign, Barrier, Block, Branch, Instr, Loop, Program, Stmt, TileUse, instructions, walk
 from ptokit.target import Profile
 from ptokit.text.cpp.types import header_call

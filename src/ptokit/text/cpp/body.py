@@ -17,9 +17,9 @@ from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import enumerator
 from ptokit.isa.spelling import TMP
 from ptokit.program import ir
-from ptokit.program.calls import named_operands, offset_in, tile_spec
 from ptokit.program.cores import StatementCores
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, GUARDS, Expr, Op, Var, apply, parts, variables
+from ptokit.program.instr_calls import named_operands, offset_in, tile_spec
 from ptokit.program.verify_call import dynamic_operands
 from ptokit.target import Profile
 from ptokit.target.profile import VECTOR_CORE
@@ -136,7 +136,7 @@ class KernelBody:
 
     @cached_property
     def first_vector(self) -> str:
-        """The name of what says that this is the first vector core of its block, if only that one works."""
+        """The name of the flag that says whether this is the first vector core of its block, if only it works."""
         statements = list(ir.walk(self.program.body))
         alone = self.has_both_cores and any(self._core_of(s) == VECTOR_CORE.name for s in statements)
         return "is_first_vector" if alone else ""
@@ -407,7 +407,7 @@ class KernelBody:
         if isinstance(operand, ir.Given):
             return self.identifiers.of(operand.name, ARGUMENT)
         self._define(operand.value)
-        is_plain = operand.is_position or (bool(instr.form) and operand.dtype.is_integer)
+        is_plain = operand.is_position or (bool(instr.opaque_form) and operand.dtype.is_integer)
         return self.text(operand.value) if is_plain else converted(operand.dtype, self._number(operand))
 
     def _number(self, number: ir.Number) -> str:

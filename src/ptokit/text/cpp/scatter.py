@@ -14,8 +14,8 @@ from ptokit.isa.instruction import Call, FlatIndex, Modifiers
 from ptokit.isa.kernel import NO_KERNEL, kernels_of
 from ptokit.isa.operand import TileSpec, row_of
 from ptokit.isa.policy import BLayout
-from ptokit.program.calls import call_of
 from ptokit.program.expr import Expr
+from ptokit.program.instr_calls import call_of
 from ptokit.program.ir import Assign, Barrier, Constant, Instr, Operand, Program, Stmt, TileDecl, TileUse, transform
 from ptokit.program.place import BLOCK
 from ptokit.target import SCALAR, Profile
@@ -71,7 +71,7 @@ class _Flattener:
     def _scatter(self, instr: Instr, call: Call, flat: FlatIndex) -> Iterable[Stmt]:
         known, self.steps = len(self.begin), flat.steps
         self.needs_barriers = self.program.mode != "auto" and self._is_scalar(instr)
-        steps = list(self._kept(instr) if call.here(flat.clears) else self._plain(instr))
+        steps = list(self._kept(instr) if call.lookup(flat.clears) else self._plain(instr))
         self.begin[known:] = (replace(stmt, where=instr.where) for stmt in self.begin[known:])
         steps = [replace(step, where=instr.where) for step in steps]
         steps[0], steps[-1] = replace(steps[0], waits=instr.waits), replace(steps[-1], event=instr.event)

@@ -12,8 +12,8 @@ from functools import cached_property
 from ptokit.finding import Finding, VerifyError
 from ptokit.isa.policy import TileType
 from ptokit.program.budget import Use, has_simt, memory_findings
-from ptokit.program.calls import call_of
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM
+from ptokit.program.instr_calls import call_of
 from ptokit.program.ir import Argument, CrossFlag, Float, Integer, Program, instructions, walk
 from ptokit.program.order import order, order_events
 from ptokit.program.place import BLOCK, footprint, place
@@ -24,7 +24,7 @@ from ptokit.target.profile import VECTOR_CORE
 from ptokit.text.cpp.barriers import with_barriers
 from ptokit.text.cpp.body import INDENT, KernelBody, Ready, kind_of
 from ptokit.text.cpp.expr import HELPERS, comment, place_text
-from ptokit.text.cpp.headers import cores, crossing_findings, program_findings, value_findings
+from ptokit.text.cpp.header_checks import cores, crossing_findings, program_findings, value_findings
 from ptokit.text.cpp.scatter import flatten
 from ptokit.text.cpp.types import header_call, pointer_of
 

@@ -12,8 +12,8 @@ from ptokit.isa.headers import as_row, becomes_row
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import PLAIN_LAYOUTS, TileSpec
 from ptokit.isa.policy import BLayout, GlobalLayout, Pad, SLayout, TileType, enumerator
-from ptokit.program.calls import call_of, named_operands, tile_spec
 from ptokit.program.expr import Expr, apply
+from ptokit.program.instr_calls import call_of, named_operands, tile_spec
 from ptokit.program.ir import Argument, Instr, Program, TileUse, View
 from ptokit.target import Profile
 
@@ -111,11 +111,11 @@ def _cut(tensor: GlobalBlock, tile: TileSpec, valid: tuple[Expr, Expr]) -> Globa
         return tensor
     is_column = tile.cols == 1 and rows == 1 and valid[0] != 1
     is_row = tile.rows == 1 and cols == 1 and valid[1] != 1
-    differs = tile.loc is TileType.Vec and 1 in (tile.rows, tile.cols) and tile.form != tensor.layout.text
+    differs = tile.loc is TileType.Vec and 1 in (tile.rows, tile.cols) and tile.format != tensor.layout.text
     if not (is_column or is_row or differs):
         return replace(tensor, shape=(1, 1, 1, *valid))
     return replace(
-        tensor, shape=(1, 1, 1, *valid), stride=(*tensor.stride[:3], 1, 1), layout=GlobalLayout.parse(tile.form)
+        tensor, shape=(1, 1, 1, *valid), stride=(*tensor.stride[:3], 1, 1), layout=GlobalLayout.parse(tile.format)
     )
 
 

@@ -22,9 +22,9 @@ from ptokit.isa.policy import PtoEnum, TileType
 from ptokit.isa.unknown import is_unknown
 from ptokit.program import ir
 from ptokit.program.budget import Use
-from ptokit.program.calls import call_of, chosen_modifiers
 from ptokit.program.cores import stated_core
 from ptokit.program.expr import Expr, Var, apply, truth
+from ptokit.program.instr_calls import call_of, chosen_modifiers
 from ptokit.program.place import BLOCK, footprint
 from ptokit.target import flag_memory_archs, left_layouts
 from ptokit.target.cpu import CPU
@@ -45,7 +45,7 @@ def lift(program: ir.Program, form: Form, arch: str = "") -> Unit:
 
 
 def _arch(program: ir.Program) -> str:
-    """The architecture with the layout of the tiles in `left`: readers take it from there."""
+    """The architecture that has the layout of the tiles in `left`; readers take it from the text."""
     layouts = {decl.spec.blayout for decl in program.tiles.values() if decl.spec.loc is TileType.Left}
     if len(layouts) > 1:
         message = "tiles in left of both layouts: text takes their layout from the architecture"
@@ -250,7 +250,7 @@ class _Lift(Writing):
     def instruction(self, instr: ir.Instr) -> None:
         """An instruction, with a destination or with a result."""
         definition = instr.definition
-        if instr.form:
+        if instr.opaque_form:
             self._opaque(instr)
             return
         call = call_of(self.program, instr, CPU)
@@ -269,14 +269,14 @@ class _Lift(Writing):
 
     def _opaque(self, instr: ir.Instr) -> None:
         """An instruction that is known by its effects: always with destinations."""
-        op, form = instr.definition.op, spelt_form(instr.form)
+        op, form = instr.definition.op, spelt_form(instr.opaque_form)
         values = [self.operand(operand) for operand in instr.operands]
         kinds: list[OpaqueKind] = [_kind(operand) for operand in instr.operands]
         outs, ins, row = form.outs, form.ins, row_of_op(op)
         found = form_in_text(row, [kinds[k] for k in outs], [kinds[k] for k in ins]).key if outs else None
         implied = found or form_for(row.name if row else "", kinds)
-        is_stated = implied != instr.form or instruction_of(op) is not None
-        attributes = {FORM: instr.form} if is_stated else {}
+        is_stated = implied != instr.opaque_form or instruction_of(op) is not None
+        attributes = {FORM: instr.opaque_form} if is_stated else {}
         groups = {"ins": tuple(values[k] for k in ins), "outs": tuple(values[k] for k in outs)}
         parts = {name: group for name, group in groups.items() if group}
         self.add(op, parts, attributes={**attributes, **dict(instr.attributes)})
@@ -395,7 +395,7 @@ def _defines(instr: ir.Instr, decl: ir.TileDecl) -> bool:
     """Whether an instruction's result can define the tile: its type describes the tile completely."""
     uses = [use for use in instr.tiles if use.tile == decl.name]
     first = next(iter(instr.operands), None)
-    plain = not instr.form and not decl.addresses and not any(decl.spec.dynamic)
+    plain = not instr.opaque_form and not decl.addresses and not any(decl.spec.dynamic)
     return plain and len(uses) == 1 and first is uses[0] and uses[0].window is None and uses[0].valid == decl.spec.valid
 
 

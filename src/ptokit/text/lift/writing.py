@@ -137,7 +137,7 @@ class Writing:
         return result
 
     def _name_of(self, expr: Expr, default: str) -> str:
-        """A name for an expression: the author's, or the one from its last use."""
+        """A name for an expression: the author's, or the name of its last use."""
         name = self.name(self.expression_names.get(expr, default))
         self.expression_names.setdefault(expr, name)
         return name

@@ -182,7 +182,7 @@ def _while(low: Lowering, op: Operation) -> None:
     before, body = op.bodies
     where, open_checks = low.where, len(low.checked)
     _hand_on(low, before.arguments, [low.meaning(value) for value in op.ins])
-    low.emit(Instr("scf_while", (), form=NONE, where=where))
+    low.emit(Instr("scf_while", (), opaque_form=NONE, where=where))
     low.block(before)
     if len(low.checked) != open_checks + 1 or not low.checked[-1]:
         low.missing("the loop has no condition")
@@ -205,7 +205,7 @@ def _hand_on(low: Lowering, values: tuple[Value, ...], meanings: list[Meaning]) 
 
 
 def _condition(low: Lowering, op: Operation) -> None:
-    """The end of what a loop computes before each iteration."""
+    """The end of the part of a loop that runs before each iteration."""
     low.checked.append(op.ins)
 
 

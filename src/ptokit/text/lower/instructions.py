@@ -196,7 +196,7 @@ def _destination(low: Lowering, operation: Operation, named: dict[str, Value]) -
 
 
 def _result(low: Lowering, result: Value, operation: Operation, named: dict[str, Value]) -> TileName:
-    """The tile of a result: the one that its attribute names, or a new one."""
+    """The tile of a result: the tile that its attribute names, or a new tile."""
     if "tile" in operation.attributes:
         name = low.tile_names[-1].get(str(operation.attributes["tile"]), "")
         if name not in low.scopes[-1].valid:

@@ -15,8 +15,8 @@ from ptokit.isa.dtype import DType
 from ptokit.isa.opaque import is_form, opaque_ops, row_of_op
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.unknown import is_unknown
-from ptokit.program.calls import known
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, ExpressionError, Op, Var, apply
+from ptokit.program.instr_calls import known
 from ptokit.program.ir import Constant, Given, Stmt, TileDecl, TileUse, View, Window
 from ptokit.text.errors import MOST_ERRORS, TextError, choices, guess
 from ptokit.text.limits import most_characters
@@ -61,7 +61,7 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 
 
 class Refusal(ValueError):
-    """An operation that a program cannot express; `attribute` is the one at fault."""
+    """An operation that a program cannot express; `attribute` is the reason, if it is one."""
 
     def __init__(self, message: str, attribute: str = "") -> None:
         super().__init__(message)

@@ -22,8 +22,8 @@ from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.isa.unknown import is_unknown
 from ptokit.program import ir
-from ptokit.program.calls import named_operands
 from ptokit.program.expr import Expr, Op, Var
+from ptokit.program.instr_calls import named_operands
 from ptokit.text.lower.arithmetic import FLOATS
 from ptokit.text.lower.lowering import Handler, Lowering, Meaning, Refusal, Rounded, TileName, tile_use
 from ptokit.text.lower.statements import MOST_BYTES
@@ -71,7 +71,7 @@ def _alias(low: Lowering, op: Operation) -> bool:
 def _emit(
     low: Lowering, name: str, operands: tuple[ir.Operand, ...], form: str, attributes: Iterable[tuple[str, Any]]
 ) -> None:
-    low.emit(ir.Instr(name, operands, form=form, attributes=tuple(attributes), where=low.where))
+    low.emit(ir.Instr(name, operands, opaque_form=form, attributes=tuple(attributes), where=low.where))
 
 
 def _ordered(
@@ -234,7 +234,7 @@ def with_scales(block: ir.Block) -> ir.Block:
     moved: dict[str, TileType] = {}
     for instr in ir.instructions(block):
         for name, use in named_operands(instr).items():
-            place = SCALES.get(name) or (SCALES.get(_beside(instr, tiles)) if instr.form else None)
+            place = SCALES.get(name) or (SCALES.get(_beside(instr, tiles)) if instr.opaque_form else None)
             if isinstance(use, ir.TileUse) and place is not None and tiles[use.tile] is TileType.Scaling:
                 moved[use.tile] = place
 

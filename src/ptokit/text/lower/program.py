@@ -1,4 +1,4 @@
-"""The program of a text, from its kernel and the arguments of that: pointers, arrays, numbers, and tiles."""
+"""The program of a text, from its kernel and the kernel's arguments: pointers, arrays, numbers, and tiles."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ptokit.isa.dtype import dtype
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import GlobalLayout
 from ptokit.program import ir
-from ptokit.program.calls import without_defaults
 from ptokit.program.cores import with_needed_cores
 from ptokit.program.expr import Expr, Op, Var, apply, truth
+from ptokit.program.instr_calls import without_defaults
 from ptokit.program.ir import Argument, Float, Given, Integer, View
 from ptokit.text.errors import TextError, joined
 from ptokit.text.lower.arithmetic import FLOATS, read_arithmetic

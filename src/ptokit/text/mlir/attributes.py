@@ -135,7 +135,7 @@ def _number(c: Cursor) -> MlirAttribute:
 
 
 def _literal(c: Cursor, others: tuple[str, ...] = ()) -> str:
-    """A number as it is written, or one of other words."""
+    """A number as written, or one of other words."""
     sign = "-" if c.accept("-") else ""
     if c.kind != "number" and c.word not in others:
         c.expected("a number")

@@ -138,7 +138,7 @@ def _without_last_blank(lines: list[str]) -> list[str]:
 
 
 def _lines(remarks: Iterable[Remark], *, first: bool = False) -> list[str]:
-    """Remarks as lines, of which no two blank ones follow each other; none comes first in a block."""
+    """Remarks as lines. No two blank lines follow each other, and no block begins with one."""
     lines: list[str] = []
     for blank, group in groupby((remark.text for remark in remarks), key=lambda text: not text):
         if not blank:

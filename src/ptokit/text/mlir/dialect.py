@@ -31,7 +31,7 @@ PLAIN = """
 
 
 def subset_type(parts: dict[str, list[SsaValue]], attributes: Attributes) -> Type:
-    """The type of a window of a tile: its sizes, and what of it is valid."""
+    """The type of a window of a tile: its sizes and its valid region."""
     (tile,) = parts["tile"]
     type_, sizes = tile.type, attributes["sizes"].value
     if not isinstance(type_.data, TileBuf):
@@ -83,7 +83,7 @@ def _instruction(instruction: Instruction) -> Row:
 
 
 class UnknownOp(Row):
-    """An op that is not in the table: of the general shape, or else kept as it is written."""
+    """An op that is not in the table: of the general shape, or kept as written."""
 
     def read(self, c: Parser, name: str) -> MlirOp:
         start, behind, is_general = c.start, c.behind, c.word in ("ins", "outs")

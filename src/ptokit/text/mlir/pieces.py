@@ -281,7 +281,7 @@ class Dictionary(Piece):
 
 
 KINDS = {"location": "address_space", "pad_mode": "padmode", "maskPattern": "mask_pattern"}
-"""Attributes that may be written stripped, and what they are."""
+"""Attributes that may be written without their prefix, with their meanings."""
 
 
 def _entry(c: Parser) -> tuple[str, MlirAttribute]:
@@ -350,7 +350,7 @@ class BodyPiece(Piece):
 
 @dataclass
 class Successor(Piece):
-    """A block to go to, with what it is given: `^next(%a : T)`."""
+    """A successor block with its arguments: `^next(%a : T)`."""
 
     name: str
 

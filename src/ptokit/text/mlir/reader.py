@@ -220,7 +220,7 @@ class Reader(Parser):
         return problem
 
     def _demand_spelling(self, name: str, at: int) -> None:
-        """An unknown op is kept as it is written, unless its name looks misspelt."""
+        """An unknown op is kept as written, unless its name looks misspelt."""
         if name in ("return", "call"):
             self.fail(f"`{name}` stands outside of a function", at)
         known, dot, rest = name.partition(".")
@@ -396,7 +396,7 @@ def _may_end(op: MlirOp) -> bool:
 
 
 def _returned(parent: MlirOp) -> Sequence[Type] | None:
-    """The types of what a terminator gives to the op around it; None if they do not follow from its results."""
+    """The types of the values that a terminator returns to the op around it; None if they are not known."""
     if parent.name == "func.func":
         kind = parent.properties.get("function_type")
         return kind.value.outputs if kind is not None and isinstance(kind.value, Signature) else None

@@ -248,7 +248,7 @@ class Row:
     types: Callable[[str, OpDraft], Type | None] = lambda _name, _draft: None
     """The type of an operand whose type the text does not say."""
     result: Type | Callable[[dict[str, list[SsaValue]], Attributes], Type] | None = None
-    """The type of the result, where the text does not say it."""
+    """The type of the result, where the text does not state it."""
     order: tuple[str, ...] = ()
     """Attributes that are printed last, in this order."""
 

@@ -32,7 +32,7 @@ GROUPS = ("ins(", "outs(")
 
 
 VerbatimPiece = str | SsaValue | OperandUse | MlirRegion
-"""A part of the text of an op: as it is written, a value, a name that is not defined yet, or a region."""
+"""A part of the text of an op: text as written, a value, a name that is not defined yet, or a region."""
 
 
 class VerbatimForm:

@@ -86,8 +86,8 @@ class Builder(KernelScope):
         elif len(items) != len(shape.operands):
             names = ", ".join(shape.operands) or "none"
             self.fail(f"{name} takes {len(shape.operands)} operands ({names}), found {len(items)}", draft.start)
-        if (shape.only_result or not items) and draft.given is None:
-            draft.given, types = types, []
+        if (shape.only_result or not items) and draft.result_types is None:
+            draft.result_types, types = types, []
         known = [written for written in types[: len(items)] if written.type != Placeholder("number", "dtype")]
         values = self.values(items, known, spread=False, declare=bool(shape.address))
         parts: dict[str, tuple[Value, ...]] = {}
@@ -183,8 +183,8 @@ class Builder(KernelScope):
             for at, item in enumerate(items)
         ]
         operand = written.type if written else values[-1].type if values else "index"
-        types = (*(given.type for given in (draft.given or ())[:1]), result or operand, "index")
-        draft.given = None
+        types = (*(given.type for given in (draft.result_types or ())[:1]), result or operand, "index")
+        draft.result_types = None
         type_ = next(type_ for type_ in types if not isinstance(type_, Placeholder))
         return self.emit(name, {"ins": tuple(values)}, self._results(draft, [type_]), attributes)
 
@@ -201,7 +201,7 @@ class Builder(KernelScope):
         condition = TypeAt("i1", draft.start) if name == "scf.if" else None
         values = tuple(self.value(item, condition) for item in draft.operands)
         carried = [value.type for value in values[3:]] if name == "scf.for" else []
-        self._expect_results(draft, name, (len(draft.given or carried),))
+        self._expect_results(draft, name, (len(draft.result_types or carried),))
         results = self._results(draft, carried)
         operation = self.emit(name, {"ins": values}, results, attributes)
         operation.bodies = (Body(), Body()) if name == "scf.if" else (Body(),)
@@ -243,7 +243,7 @@ class Builder(KernelScope):
             results, written = self._instruction_results(draft, name, ins, attributes)
             outs += written
         elif instruction is not None:
-            for written_type, value in zip(draft.given or (), outs, strict=False):
+            for written_type, value in zip(draft.result_types or (), outs, strict=False):
                 self.agree(value, written_type)
         tile = first_tile(*results, *outs, *ins)
         parts = {"ins": self._blocks(draft, name, ins, tile), "outs": self._blocks(draft, name, outs, tile)}
@@ -263,8 +263,8 @@ class Builder(KernelScope):
             attributes["callee"] = draft.operands.pop(0).text[1:]
         if name == "func.call" and not attributes.get("callee"):
             self.fail("expected the name of a kernel, as in `call @name(%x)`", draft.start)
-        if not draft.operands and draft.given is None:
-            draft.given, draft.types = draft.types or None, []
+        if not draft.operands and draft.result_types is None:
+            draft.result_types, draft.types = draft.types or None, []
         attributes |= {key: found if len(found) > 1 else found[0] for key, found in words.items()}
 
     def _flat(self, draft: Draft) -> tuple[list[RawItem], list[TypeAt]]:
@@ -327,16 +327,16 @@ class Builder(KernelScope):
         item, *more = draft.results
         known = self.lookup(item.name)
         if not more and known is not None and (known.type is PENDING or isinstance(known.type, TileSpec)):
-            for written in draft.given or ():
+            for written in draft.result_types or ():
                 self.agree(known, written)
             if known.type is PENDING:
                 known.type = self._inferred(draft, name, ins, attributes)
             return (), [known]
-        given = draft.given or []
+        given = draft.result_types or []
         if given and not isinstance(given[0].type, Placeholder):
             return self._results(draft, None), []
         kind = self._inferred(draft, name, ins, attributes)
-        draft.given = None
+        draft.result_types = None
         return self._results(draft, [kind]), []
 
     def _inferred(self, draft: Draft, name: str, ins: list[Value], attributes: dict[str, Any]) -> Type:
@@ -355,14 +355,14 @@ class Builder(KernelScope):
 
     def _untyped(self, draft: Draft) -> NoReturn:
         item = draft.results[0]
-        for written in draft.given or ():
+        for written in draft.result_types or ():
             self.known_type(item.text, written)
         message = f"the type of {item.text} is not known; write it at the end"
         self.fail(f"{message}, as in `-> !pto.tile<16x32xf32>`", item.start)
 
     def _results(self, draft: Draft, kinds: list[Type] | None) -> tuple[Value, ...]:
         """The results of an operation, with the types behind the arrow, else with these."""
-        given = draft.given
+        given = draft.result_types
         if given:
             kinds = []
             for position, written in enumerate(given):

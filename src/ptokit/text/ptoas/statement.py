@@ -52,7 +52,7 @@ _TOKEN = re.compile(
 _KINDS = ("", *_TOKEN.groupindex)
 """The kinds of tokens by the numbers of their groups."""
 _UNSEEN = frozenset(("comment", "remark", "line"))
-"""The kinds of which not every one is a token."""
+"""The kinds of matches that are not always tokens."""
 STATEMENT = re.compile(
     r"\.[a-z]|\}|%[\w$.-]+(?:[ \t]*,[ \t]*%[\w$.-]+)*[ \t]*=[^=]|[A-Za-z_][\w.$]*[ \t]+[%@!]", re.ASCII
 )
@@ -80,7 +80,7 @@ class Tokens(Cursor):
         super().__init__(self.source.text)
 
     def advance(self) -> str:
-        """Go on to the next token. Lines without one are no tokens. Gives the text of the one that was there."""
+        """Go to the next token, past empty lines. Returns the text of the current one."""
         taken, self.behind = self.word, self.end
         line_ended = self._is_new = self.kind in ("", "line")
         if self._blank:
@@ -194,7 +194,7 @@ WORDLIKE = ("bare", "string")
 
 @dataclass(slots=True)
 class RawItem:
-    """An operand as it is written."""
+    """An operand as written."""
 
     kind: str
     """`value`, `number`, `address` (of `@tile(...)`), `bare`, `symbol` or `string`."""
@@ -226,7 +226,7 @@ class TypeAt:
 
 @dataclass
 class Draft:
-    """A statement as it is written."""
+    """A statement as written."""
 
     opcode: str = ""
     start: int = 0
@@ -240,7 +240,7 @@ class Draft:
     """Where the keys of attributes stand."""
     types: list[TypeAt] = field(default_factory=list)
     out_types: list[TypeAt] = field(default_factory=list)
-    given: list[TypeAt] | None = None
+    result_types: list[TypeAt] | None = None
     """The types behind the arrow."""
     arguments: list[RawItem] = field(default_factory=list)
     """The arguments of a loop's body."""
@@ -412,8 +412,8 @@ class Grammar(Tokens):
             elif not is_typed and self.accept(":"):
                 is_typed = True
                 draft.types += self._types()
-            elif draft.given is None and (self.accept("->") or self.accept("to")):
-                draft.given = self._types()
+            elif draft.result_types is None and (self.accept("->") or self.accept("to")):
+                draft.result_types = self._types()
             else:
                 return
 
@@ -499,7 +499,7 @@ class Grammar(Tokens):
             draft.operands.append(self.item())
         while self.word != "{":
             if self.accept("->"):
-                draft.given = self._types()
+                draft.result_types = self._types()
             elif self.accept(":"):
                 draft.types = self._types()
             else:

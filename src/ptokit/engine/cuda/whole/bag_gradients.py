@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ptokit.engine.bags import BagGradients
+from ptokit.engine.bag_arguments import BagGradients
 from ptokit.engine.cuda.device import Device, current
-from ptokit.engine.cuda.whole.calls import MOST_PREPARED, CudaMove
 from ptokit.engine.cuda.whole.kinds import PIECE, BagSource
+from ptokit.engine.cuda.whole.moves import MOST_PREPARED, CudaMove
 from ptokit.engine.llvm.numbers import computes, is_byte_float
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.whole import ZEROS, MoveKind, MoveSizes
@@ -21,7 +21,7 @@ from ptokit.isa.move import Combine, Remap
 def run(given: BagGradients) -> None:
     """The sums of gradients of bags, by the rows of a table. Raises `Unsupported` for what has no code."""
     every = given.winners // 4 * given.dtype.size | PIECE
-    """Of so many bytes are pieces at most: as many winners are loaded at a time as a piece has elements."""
+    """The largest size of a piece in bytes: a thread loads as many winners at a time as a piece has elements."""
     facts = given.weights != 0, given.mean, given.winners != 0, given.padding >= 0, given.closed
     move = _prepared(current(), given.dtype, given.index_type, every & -every, *facts)
     sizes = MoveSizes(given.lanes, given.width, given.capacity, given.width, 1, given.width, 1, 1)

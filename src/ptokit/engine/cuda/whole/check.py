@@ -93,7 +93,7 @@ class Scratch:
 
     @classmethod
     def take(cls, device: Device, nbytes: int, zeros: int) -> Scratch:
-        """Memory of so many bytes, the first of them zeros, for work of the current stream."""
+        """Memory for work of the current stream. Its first bytes are zero."""
         stream = device.stream
         found = _scratch.take(device, stream)
         if found is not None and found.nbytes < nbytes:

@@ -42,7 +42,7 @@ class Sum:
 
 
 def _additions(name: str, kind: str, elements: int, *words: int) -> list[tuple[tuple[str, int], str]]:
-    """The instructions that add so many words of a type at once."""
+    """The instructions that add several words of a type at once."""
     found: list[tuple[tuple[str, int], str]] = []
     for count in words:
         listed = ", ".join(f"${k + 1}" for k in range(count))

@@ -29,7 +29,7 @@ def checked_gather(site: KernelSite) -> None:
 
 def _gather(site: KernelSite, may_write: IrValue | None, checks: bool = False) -> None:
     code = site.code
-    with site.each(site.count * site.across, site.tuning.depth) as numbers:
+    with site.thread_loop(site.count * site.across, site.tuning.depth) as numbers:
         split = [site.split(number) for number, _ in numbers]
         indices = [site.read(i) for i, _ in split]
         places = [site.place(value) for value in indices]
@@ -48,7 +48,7 @@ def _gather(site: KernelSite, may_write: IrValue | None, checks: bool = False) -
 def scatter(site: KernelSite) -> None:
     """Rows of the other array to the table, in any order; where rows are owned, only those of the last lanes."""
     code, kind = site.code, site.kind
-    with site.each(site.count * site.across, site.tuning.depth) as numbers:
+    with site.thread_loop(site.count * site.across, site.tuning.depth) as numbers:
         split = [site.split(number) for number, _ in numbers]
         places = [site.place(value) for value in [site.read(i) for i, _ in split]]
         found = [site.load(site.of_other(i, j)) for i, j in split]
@@ -78,7 +78,7 @@ def private(site: KernelSite) -> None:
     nothing = code.constant(site.bits, neutral(combine, dtype))
     with code.phase(), code.share(0, site.capacity) as cell:
         code.store(nothing, code.at(code.shared, cell * size))
-    with site.each(site.count, site.tuning.indices) as lanes:
+    with site.thread_loop(site.count, site.tuning.indices) as lanes:
         values = [site.read(i) for i, _ in lanes]
         places = [site.place(value) for value in values]
         found = [site.load(site.of_other(i, code.i64(0))) for i, _ in lanes]
@@ -135,7 +135,7 @@ def check(site: KernelSite) -> None:
 def _check_pieces(site: KernelSite, wide: int) -> None:
     """So many at a time, which lie side by side; then the rest."""
     code, pieces = site.code, site.count.op("udiv", wide)
-    with site.each(pieces, site.tuning.pieces) as numbers:
+    with site.thread_loop(pieces, site.tuning.pieces) as numbers:
         for (n, counts), values in [(each, site.read(each[0] * wide, wide)) for each in numbers]:
             found = [code.write(site.lane, f"extractelement {values!r}, i64 {k}") for k in range(wide)]
             outside = site.is_outside(found[0])
@@ -151,7 +151,7 @@ def _check_pieces(site: KernelSite, wide: int) -> None:
 
 
 def _check_lanes(site: KernelSite) -> None:
-    with site.each(site.count, site.tuning.indices) as lanes:
+    with site.thread_loop(site.count, site.tuning.indices) as lanes:
         values = [site.read(i) for i, _ in lanes]
         for (i, counts), value in zip(lanes, values, strict=True):
             site.refuse(value, i, counts)
@@ -160,7 +160,7 @@ def _check_lanes(site: KernelSite) -> None:
 def keys(site: KernelSite) -> None:
     """A key for each lane: the row that it names, and the lane. Those that name none come last."""
     code, refuses = site.code, site.kind.remap is Remap.REFUSE
-    with site.each(site.count, site.tuning.indices) as lanes:
+    with site.thread_loop(site.count, site.tuning.indices) as lanes:
         values = [site.read(i) for i, _ in lanes]
         for (i, counts), value in zip(lanes, values, strict=True):
             place = site.place(value)
@@ -187,7 +187,7 @@ def clear(site: KernelSite) -> None:
 
 def _owners(site: KernelSite) -> Iterator[tuple[Place, IrValue, IrValue]]:
     """The place of each lane, where the owner of its row lies, and the lane."""
-    with site.each(site.count, site.tuning.indices) as lanes:
+    with site.thread_loop(site.count, site.tuning.indices) as lanes:
         places = [site.place(value) for value in [site.read(i) for i, _ in lanes]]
         for (i, _), place in zip(lanes, places, strict=True):
             yield place, site.code.at(site.keys, place.row * 4), i

@@ -149,7 +149,7 @@ ONE_SEGMENT = 1 << 32
 def spot(site: KernelSite) -> None:
     """Note the rows that several lanes name."""
     code, groups, refuses = site.code, Groups(site), site.kind.remap is Remap.REFUSE
-    with site.each(site.count, site.tuning.joined) as lanes:
+    with site.thread_loop(site.count, site.tuning.joined) as lanes:
         values = [site.read(i) for i, _ in lanes]
         places = site.places([i for i, _ in lanes], values)
         for (i, counts), value, place in zip(lanes, values, places, strict=True):
@@ -345,7 +345,7 @@ def _segment(groups: Groups, slot: IrValue, n: IrValue, at: Variable) -> None:
 def place(site: KernelSite) -> None:
     """Write each lane to a place of its segment, in any order."""
     code, groups = site.code, Groups(site)
-    with site.each(site.count, site.tuning.firsts) as lanes:
+    with site.thread_loop(site.count, site.tuning.firsts) as lanes:
         notes = [groups.word(groups.notes, i) for i, _ in lanes]
         is_placed = [note.compare("ne", NOWHERE) for note in notes]
         slots = [code.select(known, lower(note), 0) for known, note in zip(is_placed, notes, strict=True)]
@@ -366,7 +366,7 @@ def arrange(site: KernelSite) -> None:
         first, n = groups.segment(groups.longer, k)
         fits = n.compare("ule", most_sorted(code.chip.lanes, site.tuning.words))
         code.choose(fits, lambda: _sort_shared(groups, first, n), lambda: _sort_marked(groups, first, n))
-    with site.each(groups.places, 1) as places:
+    with site.thread_loop(groups.places, 1) as places:
         own = groups.word(groups.placed, places[0][0])
         first, n = groups.segment(groups.slots, own >> 32)
         with code.when(n.compare("ule", site.tuning.short)):

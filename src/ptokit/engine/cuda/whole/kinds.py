@@ -48,7 +48,7 @@ def in_bytes(layout: Layout, size: int, piece: int) -> Layout:
     return Layout(rows, cols)
 
 
-def form(layout: Layout, piece: int) -> Layout:
+def without_numbers(layout: Layout, piece: int) -> Layout:
     """A layout without the numbers that are arguments."""
     rows, cols = (tuple(_form(term, piece) for term in terms) for terms in (layout.rows, layout.cols))
     return Layout(rows, cols)
@@ -61,7 +61,7 @@ def _form(term: Term, piece: int) -> Term:
 
 def numbers(layout: Layout, piece: int) -> list[int]:
     """The numbers of a layout that are arguments."""
-    pairs = zip(_listed(layout), _listed(form(layout, piece)), strict=True)
+    pairs = zip(_listed(layout), _listed(without_numbers(layout, piece)), strict=True)
     return [number for number, kept in pairs if kept == GIVEN]
 
 

@@ -121,7 +121,7 @@ TAKEN = 16
 def settle(site: KernelSite) -> None:
     """Store the rows of the last lane of every row of sorted keys."""
     code = site.code
-    with site.each(site.count * site.across, site.tuning.depth) as numbers:
+    with site.thread_loop(site.count * site.across, site.tuning.depth) as numbers:
         split = [site.split(number) for number, _ in numbers]
         found = [site.key(k) for k, _ in split]
         after = [site.key(site.near(k + 1)) for k, _ in split]
@@ -142,7 +142,7 @@ def alone(site: KernelSite) -> None:
     """Combine each lane that is the only one of its row."""
     code, groups, kind = site.code, Groups(site), site.kind
     sums = Sum(code, kind.combine, kind.dtype, wide=kind.wide)
-    with site.each(site.count * site.across, site.tuning.depth) as numbers:
+    with site.thread_loop(site.count * site.across, site.tuning.depth) as numbers:
         split = [site.split(number) for number, _ in numbers]
         places = [site.known_place(*each) for each in [(i, site.read(i)) for i, _ in split]]
         shared = [groups.is_shared(place.row) for place in places]
@@ -279,7 +279,7 @@ def _short(groups: Groups) -> None:
     """Segments that are not long: a thread takes a piece of one."""
     site, code, kind = groups.site, groups.code, groups.site.kind
     sums = Sum(code, kind.combine, kind.dtype, wide=kind.wide)
-    with site.each(groups.count * site.across, 1) as numbers:
+    with site.thread_loop(groups.count * site.across, 1) as numbers:
         k, j = site.split(numbers[0][0])
         first, n = groups.segment(groups.segments, k)
         place = site.place(site.read(groups.lane_at(first)))

@@ -72,7 +72,7 @@ class KernelSite:
     # --- shares of a thread
 
     @contextmanager
-    def each(self, total: IrValue, depth: int) -> Generator[list[tuple[IrValue, IrValue | None]]]:
+    def thread_loop(self, total: IrValue, depth: int) -> Generator[list[tuple[IrValue, IrValue | None]]]:
         """Numbers below a total, some for each thread at a time: a number, and whether it counts; None if it does."""
         code, lanes = self.code, self.code.chip.lanes
         with code.phase():
@@ -119,7 +119,7 @@ class KernelSite:
         return [self.place(value) for value in values]
 
     def known_place(self, _lane: IrValue, value: IrValue) -> Place:
-        """The same for a lane, in kernels after the one that `places` is for."""
+        """The same for a lane, in the kernels after the kernel of `places`."""
         return self.place(value)
 
     def is_outside(self, value: IrValue) -> IrValue:

@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ptokit.engine.bags import RowUpdate
+from ptokit.engine.bag_arguments import RowUpdate
 from ptokit.engine.cuda.device import Device, DeviceKernel, current
-from ptokit.engine.cuda.whole.bags import MOST_GRID, lanes_of, uploaded
+from ptokit.engine.cuda.whole.bag_launches import MOST_GRID, lanes_of, uploaded
 from ptokit.engine.cuda.whole.grouping import bit_length
 from ptokit.engine.cuda.whole.kinds import PIECE
-from ptokit.engine.llvm.bags import in_columns
+from ptokit.engine.llvm.bag_code import in_columns
 from ptokit.engine.llvm.compiled import IrSource
 from ptokit.engine.llvm.emit import I32, I64, PTR, Chip, IrBuilder, IrModule, IrValue
-from ptokit.engine.llvm.updates import JOB, RowCode, UpdateKind, of_job, words_of_job
+from ptokit.engine.llvm.row_code import JOB, RowCode, UpdateKind, of_job, words_of_job
 from ptokit.engine.runnable import Unsupported
 
 POINTERS = ("jobs", "keys", "owners", "marks", "ends")
@@ -86,7 +86,7 @@ class _UpdateSite:
 
 
 def bisected(code: IrBuilder, count: IrValue, holds: Callable[[IrValue], IrValue]) -> IrValue:
-    """Of how many numbers from 0 on something holds, if it does for none behind the first of which it does not."""
+    """How many of the numbers 0, 1, ... satisfy a condition that holds up to some number and for none after it."""
     found, bits = code.variable(I64, code.i64(0)), bit_length(count)
     with code.loop(0, bits) as k:
         tried = found.get() + (code.i64(1) << (bits - 1 - k))
@@ -189,7 +189,7 @@ class _SortedRow(RowCode):
         place, goes_on = code.variable(I64, self.place), code.variable("i1", code.constant("i1", 1))
         with code.repeat(goes_on.get):
             found = [self._lane(place.get() + k) for k in range(AT_ONCE)]
-            given = [self.given(lane, self.owner(lane), column, count) for lane, _ in found]
+            given = [self.addend(lane, self.owner(lane), column, count) for lane, _ in found]
             for bits, (_, is_own) in zip(given, found, strict=True):
                 now = total.get()
                 total.set(code.select(is_own, self.added(now, bits), now))
@@ -214,7 +214,7 @@ KERNELS: dict[str, Write] = {"keys": _keys, "mark": _mark, "ends": _ends, "rows"
 MOST_BITS, MOST_KEY = 31, 63
 """Bits of the number of a lane, and of a key, at most."""
 MOST_KEPT = 256
-"""Elements of a row of which a thread keeps the sum, at most."""
+"""The largest number of elements of a row whose sums a thread keeps."""
 NAMED, VALUES = JOB.index("named"), JOB.index("values")
 Make = Callable[[int, int], tuple[int, int]]
 """Is given the number of a job and how many rows it has; the addresses of their numbers, 64 bits each, and of their
@@ -242,7 +242,7 @@ class _UpdateCall:
     """The kernels of a call, and their arguments."""
 
     def __init__(self, device: Device, given: Sequence[RowUpdate]) -> None:
-        self.device, self.given, self.lanes = device, given, max(each.last for each in given)
+        self.device, self.updates, self.lanes = device, given, max(each.last for each in given)
         self.groups = _grouped(device, given)
         self.order = [number for group in self.groups for number in group.jobs]
         self.starts = list(accumulate((given[number].capacity for number in self.order), initial=0))
@@ -263,20 +263,20 @@ class _UpdateCall:
 
     def sort(self) -> None:
         """Sort the lanes by row."""
-        job = self.given[0]
+        job = self.updates[0]
         self._launch(_kernel(self.device, UpdateKernel("keys", job.index_type.size, job.bounds != 0)), self.lanes)
         self.device.sort(self.keys.address, self.lanes)
 
     def place(self, make: Make) -> int:
         """Find where the keys of each row begin, and give all rows places in the output; how many there are."""
-        device, count = self.device, len(self.given)
+        device, count = self.device, len(self.updates)
         ends = device.empty(8 * count)
         self._launch(_kernel(device, UpdateKernel("mark")), self.lanes)
         device.sort(self.marks.address, self.lanes)
         self._launch(_kernel(device, UpdateKernel("ends")), count, slice(count, 2 * count), out=ends.address)
         found = [0, *device.download(ends.address, 8 * count).view(np.int64).tolist()]
         rows = dict(zip(self.order, pairwise(found), strict=True))
-        for number, each in enumerate(self.given):
+        for number, each in enumerate(self.updates):
             first, end = rows[number]
             named, values = make(number, end - first)
             self.words[number, NAMED] = named - 8 * first
@@ -285,8 +285,8 @@ class _UpdateCall:
         return found[-1]
 
     def finish(self, count: int) -> None:
-        """Do what the rules say, for so many rows, or places where one may begin."""
-        first = len(self.given)
+        """Apply the rules to a number of rows, or of places where a row may begin."""
+        first = len(self.updates)
         for kernel, own, across in self.groups:
             self._launch(kernel, count, slice(first, first + len(own)), across)
             first += len(own)
@@ -295,8 +295,8 @@ class _UpdateCall:
         self, kernel: DeviceKernel, count: int, jobs: slice | None = None, across: int = 1, out: int = 0
     ) -> None:
         """Launch a kernel with some of the jobs in the order of the groups, or with all as they were given."""
-        first, end = (0, len(self.given)) if jobs is None else (jobs.start, jobs.stop)
-        rows = (0, self.starts[-1]) if jobs is None else [self.starts[k - len(self.given)] for k in (first, end)]
+        first, end = (0, len(self.updates)) if jobs is None else (jobs.start, jobs.stop)
+        rows = (0, self.starts[-1]) if jobs is None else [self.starts[k - len(self.updates)] for k in (first, end)]
         buffers = (each.address for each in (self.keys, self.owners, self.marks))
         places = self.jobs.address + 8 * len(JOB) * first, *buffers, out
         numbers = end - first, self.lanes, self.shift, *rows, count, across

@@ -17,7 +17,7 @@ from ptokit.isa.dtype import DType
 LN2 = round(log(2) * 2**32) / 2**32, log(2) - round(log(2) * 2**32) / 2**32
 """ln 2 in two parts; whole numbers below 2^20 times the first are exact."""
 FARTHEST = 200.0
-"""Beyond this, `exp` of it is zero or infinity in every narrower float."""
+"""Beyond this, `exp` is zero or infinity in every narrower float."""
 ROUNDER = 1.5 * 2.0**52
 """Added to a small number, leaves its nearest whole number in the last bits."""
 EXP = [1 / factorial(k) for k in range(12)]
@@ -75,7 +75,7 @@ LINE = 32
 
 
 def is_float(dtype: DType) -> bool:
-    """Whether it is a float that there is arithmetic for."""
+    """Whether LLVM has arithmetic for this float type."""
     return dtype.name in FLOATS
 
 

@@ -34,7 +34,7 @@ class ComputeTask:
     writer: CodeWriter
     into: DType
     """The result's type."""
-    given: tuple[DType, ...]
+    input_types: tuple[DType, ...]
     """The inputs' types."""
     dst: RegionView
     inputs: tuple[RegionView, ...]
@@ -118,7 +118,7 @@ def _triangle(task: ComputeTask) -> None:
 
 
 def _convert(task: ComputeTask) -> None:
-    types = task.given[0], task.into
+    types = task.input_types[0], task.into
     options = task.options["mode"], task.options["saturation"]
     most, code = convert.lanes_of_conversion(*types), task.writer.code
     task.apply(most, lambda given: convert.convert(code, *types, given[0], *options))
@@ -126,7 +126,7 @@ def _convert(task: ComputeTask) -> None:
 
 def _compare(task: ComputeTask) -> None:
     wide = next((each for each in task.work.inputs if not is_number(each.shape[1], 1)), task.work.inputs[0])
-    site = task.site(task.given[0])
+    site = task.site(task.input_types[0])
     masks.compare(site, task.options["mode"], task.dst, task.inputs, task.work.shape, wide.shape[1])
 
 
@@ -148,7 +148,7 @@ LOCATORS = {"row": rows.locate_rows, "col": rows.locate_columns}
 
 def _locate(task: ComputeTask) -> None:
     axis, how = task.work.op[:3], rows.BETTER[task.work.op[3:]]
-    LOCATORS[axis](task.site(task.given[0]), how, task.dst, task.inputs[0], *task.work.inputs[0].shape)
+    LOCATORS[axis](task.site(task.input_types[0]), how, task.dst, task.inputs[0], *task.work.inputs[0].shape)
 
 
 def _add_multiple(task: ComputeTask) -> None:
@@ -160,15 +160,15 @@ def _add_multiple(task: ComputeTask) -> None:
         return bits if given is into else elements.from_single(code, into, elements.single(code, given, bits))
 
     def step(given: Sequence[IrValue]) -> IrValue:
-        y, x, factor = map(alike, given, task.given)
+        y, x, factor = map(alike, given, task.input_types)
         return ops["add"](site, y, ops["mul"](site, x, factor))
 
-    task.apply(lanes_for(into, *task.given), step)
+    task.apply(lanes_for(into, *task.input_types), step)
 
 
 def _multiply(task: ComputeTask) -> None:
     extents = (*task.work.shape, task.work.inputs[0].shape[1])
-    left, right = map(task.site, task.given[:2])
+    left, right = map(task.site, task.input_types[:2])
     cube.multiply(task.site(task.into), (left, right), task.dst, task.inputs, extents)
 
 
@@ -219,7 +219,7 @@ def _takes_position(_op: str, into: DType, given: Types) -> bool:
 
 
 WIDENED = {("float32", "float16")}
-"""Types of a result and of what is added to it, if they differ."""
+"""Types of a result and of its addend, if they differ."""
 
 
 def _takes_multiple(_op: str, into: DType, given: Types) -> bool:

@@ -13,7 +13,7 @@ from ptokit.engine.llvm.emit import I64, IrValue
 from ptokit.engine.llvm.numbers import narrow, widen
 
 TOGETHER = 4
-"""Rows whose sums grow side by side, as one addition waits for the one before."""
+"""Rows that are summed side by side, because each addition of a row waits for the previous one."""
 
 
 @dataclass(frozen=True)

@@ -107,18 +107,18 @@ class UnitProduct:
 
     def __init__(self, code: IrBuilder, given: DType, a: RegionView, b: RegionView, extents: Sequence[Any]) -> None:
         """`extents` are m, n and k."""
-        self.code, self.given = code, given
+        self.code, self.dtype = code, given
         self.a, self.b = (RegionView(side.writer, side.place) for side in (a, b))
         self.extents = extents
         self.m, self.n, self.k = map(a.writer.value_of, extents)
         self.wide = 8 // given.size
 
     def write(self, put: Callable[[GroupPart, IrValue, IrValue, Sequence[IrValue]], None]) -> None:
-        """Compute all parts; `put` takes a part, a row, a column, and the sums from there on."""
+        """Compute all parts; `put` takes a part, a row, a column, and the sums that begin there."""
         code, shape = self.code, shape_for(self.code.chip, *self.extents[:2])
         with code.loop(code.lane >> 5, _count_of(shape, self.m, self.n), code.chip.lanes // GROUP) as number:
             part = GroupPart(code, shape, number, self.n)
-            sums = GroupSums(code, self.given, shape, code.constant(I32, 0))
+            sums = GroupSums(code, self.dtype, shape, code.constant(I32, 0))
             self.add(part, sums)
             for i, j, cells in part.places(sums):
                 put(part, i, j, [cell.get() for cell in cells])
@@ -127,7 +127,7 @@ class UnitProduct:
         """Add the products of a part."""
         left = [self.a.row(_within(part.top + 8 * r + part.g, self.m, part.rows)) for r in range(2 * part.down)]
         right = [self.b.row(_within(part.first + 8 * c + part.g, self.n, part.cols)) for c in range(part.across)]
-        deep = DEEP // self.given.size
+        deep = DEEP // self.dtype.size
         whole = self.k - (self.k.number % deep if self.k.number is not None else self.k.op("urem", deep))
         with self.code.loop(0, whole, deep) as at:
             self._step(left, right, at + part.t * self.wide, sums.cells, is_whole=True)
@@ -139,7 +139,7 @@ class UnitProduct:
         self, left: Sequence[RegionRow], right: Sequence[RegionRow], at: IrValue, totals: list[list[Variable]], *,
         is_whole: bool,
     ) -> None:  # fmt: skip
-        """Multiply along 32 bytes of k, of which this lane takes those `at` and beyond."""
+        """Multiply along 32 bytes of k; this lane takes the bytes from `at` on."""
         x, y = ([self._halves(row, at, is_whole) for row in rows] for rows in (left, right))
         for (r, c), cells in zip(product(range(len(left) // 2), range(len(right))), totals, strict=True):
             (a0, a2), (a1, a3) = x[2 * r], x[2 * r + 1]
@@ -158,7 +158,7 @@ class UnitProduct:
         return low, high
 
     def _multiply(self, parts: list[IrValue], cells: list[Variable]) -> None:
-        code, (name, kind) = self.code, dict(self.code.chip.units)[self.given.name]
+        code, (name, kind) = self.code, dict(self.code.chip.units)[self.dtype.name]
         of = cells[0].kind
         result = "{" + ", ".join([of] * 4) + "}"
         made = code.call(result, name, *(each.bits(kind) for each in parts), *(cell.get() for cell in cells))

@@ -57,13 +57,13 @@ class RegionView:
         return f"i{8 * self.place.size}"
 
     def alignment(self, lanes: int) -> int:
-        """Bytes that so many neighbours are known to be aligned to."""
+        """The known alignment in bytes of a number of neighbours."""
         first = self.shift[1]
         return self.place.alignment(gcd(lanes, first) if isinstance(first, int) else 1)
 
     @property
     def run(self) -> int:
-        """How many neighbours in a row can be taken at once, from every multiple of that number on."""
+        """How many neighbours in a row can be taken at once; groups begin at multiples of that number."""
         length, first = WHOLE if self.one_col else run_length(self.place.layout.cols), self.shift[1]
         return gcd(length, first) if length != WHOLE and isinstance(first, int) else length
 

@@ -4,7 +4,7 @@
 |---|---|
 | `sample.py` | sample values for the numbers of a launch |
 | `slots.py`, `stage.py`, `expressions.py` | the memory of a block, how code addresses it, whole numbers in code |
-| `instruction.py`, `emitter.py` | one instruction; all statements, as one function over blocks |
+| `execution.py`, `emitter.py` | one instruction; all statements, as one function over blocks |
 | `tiles.py` | instructions lowered at sample values; tiles without memory, in registers, that must be poisoned |
 | `pipelines.py` | loops of products whose loads run ahead |
 | `independent.py` | which blocks may run in parallel; scatters that may be deferred |

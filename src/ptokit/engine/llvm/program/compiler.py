@@ -11,8 +11,8 @@ from typing import Any, cast
 
 from ptokit.engine.interpreter import Executable
 from ptokit.engine.llvm.program.emitter import Emitter
+from ptokit.engine.llvm.program.execution import is_supported
 from ptokit.engine.llvm.program.independent import are_independent
-from ptokit.engine.llvm.program.instruction import is_supported
 from ptokit.engine.llvm.program.sample import sample
 from ptokit.engine.llvm.program.slots import Slots, address_of
 from ptokit.engine.llvm.program.stage import MOST_GIVEN, Stage
@@ -145,7 +145,7 @@ class ProgramCompiler:
     def numbers(self, integers: Mapping[Var, int], grid: int) -> list[tuple[int, int]]:
         """Slots and values of the launch's own numbers."""
         variables = self.slots.variables
-        given = [(variables[var], integers[var]) for var in self.slots.given]
+        given = [(variables[var], integers[var]) for var in self.slots.launch_numbers]
         return [(variables[BLOCK_NUM], grid), *given]
 
     def _find_text_order(self, grid: int, integers: Items) -> bool:

@@ -15,8 +15,8 @@ import numpy as np
 
 from ptokit.engine.llvm.compute.units import GroupSums
 from ptokit.engine.llvm.emit import I32, I64, IrValue
+from ptokit.engine.llvm.program.execution import Execution
 from ptokit.engine.llvm.program.expressions import Evaluator
-from ptokit.engine.llvm.program.instruction import Execution
 from ptokit.engine.llvm.program.pipelines import PipelinedLoop, one_product, pipelines, reserve
 from ptokit.engine.llvm.program.slots import Reason, StateSlot
 from ptokit.engine.llvm.program.stage import Stage
@@ -155,7 +155,7 @@ class Emitter:
     def _declare(self, tile: TileDecl) -> None:
         if tile.name in self.stage.held:
             held, poison = self.stage.held[tile.name], self.code.constant(I32, -1)
-            self.stage.sums[tile.name] = GroupSums(self.code, held.given, held.parts, poison)
+            self.stage.sums[tile.name] = GroupSums(self.code, held.dtype, held.parts, poison)
         elif tile.name in self.slots.placed:
             if tile.addresses:
                 self._place(tile, tile, tile.addresses)

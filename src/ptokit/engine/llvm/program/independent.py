@@ -26,8 +26,8 @@ from ptokit.engine.llvm.resolve import lane_of
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine, Fill, IndexUnit, Move, Side
 from ptokit.program.bounds import SAFE, Reach, reaches
-from ptokit.program.calls import access_of, named_operands
 from ptokit.program.expr import BLOCK_IDX, Var, affine, apply, evaluate, subtract
+from ptokit.program.instr_calls import access_of, named_operands
 from ptokit.program.ir import Argument, Block, Instr, LoadScalar, Program, Stmt, TileDecl, View, walk
 
 Array = np.ndarray[Any, np.dtype[Any]]

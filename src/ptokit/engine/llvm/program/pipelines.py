@@ -18,18 +18,18 @@ from ptokit.engine.llvm.address import are_known
 from ptokit.engine.llvm.compute import wide
 from ptokit.engine.llvm.compute.wide import Panels
 from ptokit.engine.llvm.emit import I1, I64, Chip, IrValue, Variable
+from ptokit.engine.llvm.program.execution import Execution
 from ptokit.engine.llvm.program.expressions import Evaluator
-from ptokit.engine.llvm.program.instruction import Execution
 from ptokit.engine.llvm.program.slots import Reason
 from ptokit.engine.llvm.program.stage import Stage
 from ptokit.engine.llvm.program.tiles import HeldTile, Variant, Variants, held_tiles
 from ptokit.isa.move import Combine, Compute, Fill, Move, Remap, Side
-from ptokit.program.calls import named_operands
 from ptokit.program.expr import variables
+from ptokit.program.instr_calls import named_operands
 from ptokit.program.ir import Block, Branch, Instr, Loop, Program, Stmt, TileDecl, TileUse, View, instructions, walk
 
 MOST_COPIES = 4
-"""Of each tile: data of so many iterations, less one, is on its way."""
+"""The copies of each tile: the data of all but one of these iterations is being loaded."""
 
 
 Load = tuple[Instr, Variant]
@@ -46,7 +46,7 @@ class Pipeline:
     tiles: Mapping[str, Panels]
     """Those that are loaded."""
     views: Mapping[str, str]
-    """Other tiles, and which of those each of them is."""
+    """Other tiles, with the tile that each of them stands for."""
     sums: frozenset[str]
     """Tiles that products are summed in."""
     stores: Sequence[Load] | None
@@ -104,7 +104,7 @@ def one_product(branch: Branch, variants: Variants) -> list[tuple[Instr, bool]]:
 
 
 def is_fixed(instr: Instr, variant: Variant, loop: Loop) -> bool:
-    """Whether a load has the same indices, of which the same are right, in all iterations of its loop; or none."""
+    """Whether a load has no indices, or the same ones, valid alike, in all iterations of its loop."""
     (step,) = variant.steps
     index = step.index if isinstance(step, Move) else None
     if index is None:
@@ -199,7 +199,7 @@ class _PipelinedBody:
         extents = *work.shape, work.inputs[0].shape[1]
         self.sums.add(into)
         agree = shapes == [each.shape for each in work.inputs[:2]]
-        return agree and wide.takes(self.chip, self.held[into].given, *extents)
+        return agree and wide.takes(self.chip, self.held[into].dtype, *extents)
 
     def _step(self, instr: Instr) -> tuple[Variant | None, Move | Compute | None]:
         """The one variant of an instruction and its one step, of known extents; None if there is no such thing."""
@@ -218,7 +218,7 @@ class _PipelinedBody:
 
 
 def _in_one_step(variant: Variant) -> Variant:
-    """A tile that is cleared first, and of which some rows are skipped then, in one step: those rows are zero."""
+    """Clear a tile and skip some of its rows in one step: the skipped rows are zero."""
     first, *more = variant.steps
     step = more[0] if len(more) == 1 else None
     if not (isinstance(first, Move) and first.src == Fill() and isinstance(step, Move) and step.index):

@@ -19,7 +19,7 @@ def sample(program: Program, tensors: Mapping[str, Storage], integers: Mapping[V
     walker = _Walker(program, tensors)
     for block in dict.fromkeys((0, grid // 2, max(0, grid - 1))):
         walker.walk(program.body, {**integers, BLOCK_IDX: block, BLOCK_NUM: grid})
-    return walker.found
+    return walker.samples
 
 
 UNKNOWN_ITERATIONS = 64
@@ -59,7 +59,7 @@ def _cost(block: Block, nbytes: Mapping[int, int], values: Values) -> int:
 class _Walker:
     def __init__(self, program: Program, tensors: Mapping[str, Storage]) -> None:
         self.program, self.tensors = program, tensors
-        self.found: Samples = {}
+        self.samples: Samples = {}
 
     def walk(self, block: Block, values: Values) -> None:
         """Visit a block; an expression without a value ends the visit, and the run will report it."""
@@ -70,7 +70,7 @@ class _Walker:
 
     def _leaf(self, stmt: Leaf, values: Values) -> Values:
         if isinstance(stmt, Instr):
-            self.found.setdefault(id(stmt), []).append(dict(values))
+            self.samples.setdefault(id(stmt), []).append(dict(values))
         elif isinstance(stmt, LoadScalar):
             self._load(stmt, values)
         elif isinstance(stmt, TileDecl) and stmt.addresses:

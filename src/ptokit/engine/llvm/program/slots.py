@@ -15,8 +15,8 @@ from ptokit.engine.llvm.resolve import PADDING
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.policy import TileType
 from ptokit.program import ir
-from ptokit.program.calls import named_operands
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Op, Var, variables
+from ptokit.program.instr_calls import named_operands
 
 BLOCK = (BLOCK_IDX, BLOCK_NUM)
 SIGNALS = -1
@@ -78,9 +78,9 @@ class Slots:
         integers = [argument.var for argument in self.program.arguments if isinstance(argument, ir.Integer)]
         known = all(isinstance(measure, int) for measure in measures)
         found = integers if known else _mentioned(self.program)  # extents of arrays are numbers of the launch, too
-        self.given = [var for var in dict.fromkeys(found) if var not in (*BLOCK, *inside)]
+        self.launch_numbers = [var for var in dict.fromkeys(found) if var not in (*BLOCK, *inside)]
         """Numbers that the launch passes in."""
-        return [*BLOCK, *self.given, *dict.fromkeys(inside)]
+        return [*BLOCK, *self.launch_numbers, *dict.fromkeys(inside)]
 
     def reported_slot(self, number: int, reason: int) -> int:
         """The slot that records whether a finding of a statement was reported."""
@@ -152,7 +152,7 @@ class Slots:
         return max((self.program.tiles[use.tile].spec.elements for use in tiles), default=0)
 
     def _most_spare(self, instr: ir.Instr) -> int:
-        """Bytes of a result of which an input may be the same memory."""
+        """Bytes of a result that may share memory with an input."""
         names = [use.tile for use in instr.tiles]
         is_apart = len(set(names)) == len(names) and sum(name in self.placed for name in names) < 2
         return 0 if is_apart else max(self.program.tiles[name].spec.nbytes for name in names)

@@ -17,8 +17,8 @@ from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.dtype import DType
 from ptokit.isa.policy import TileType
 from ptokit.program.bounds import available, edges
-from ptokit.program.calls import offset_in
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Bounds, Expr, ExtentVar, Var, apply
+from ptokit.program.instr_calls import offset_in
 from ptokit.program.ir import Constant, Given, Loop, Operand, Program, Stmt, TileUse, View
 from ptokit.program.ir import Number as NumberOperand
 from ptokit.program.symbolic import SymbolicNumber
@@ -51,7 +51,7 @@ class Stage:
         self.bounds: dict[Var, Bounds] = {
             BLOCK_IDX: (0, MOST_GIVEN),
             BLOCK_NUM: (1, MOST_GIVEN),
-            **{var: (0 if isinstance(var, ExtentVar) else -MOST_GIVEN, MOST_GIVEN) for var in slots.given},
+            **{var: (0 if isinstance(var, ExtentVar) else -MOST_GIVEN, MOST_GIVEN) for var in slots.launch_numbers},
             **dict.fromkeys(slots.addressed, (0, ADDRESS_SPACE)),
         }
         """Proven bounds of the variables."""

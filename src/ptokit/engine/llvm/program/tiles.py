@@ -21,8 +21,8 @@ from ptokit.isa.layout import Layout
 from ptokit.isa.move import Combine, Compute, Fill, Move, Remap, Side
 from ptokit.isa.operand import TensorSpec
 from ptokit.program import ir
-from ptokit.program.calls import Sharing, call_of, named_operands, sharing
 from ptokit.program.expr import Expr, ExpressionError, Var, apply, evaluate
+from ptokit.program.instr_calls import Sharing, call_of, named_operands, sharing
 from ptokit.program.ir import Instr, Program
 from ptokit.program.symbolic import Conditions, SymbolicNumber, expr_of
 from ptokit.program.verify_call import Options, verify_call
@@ -111,7 +111,7 @@ def trace(
     except (ExpressionError, KeyError):
         return None
     spans = {name: spec.span for name, spec in call.operands.items() if isinstance(spec, TensorSpec)}
-    return Variant(steps, types, conditions.found, spans, bool(findings), sharing(instr, resolve))
+    return Variant(steps, types, conditions.expressions, spans, bool(findings), sharing(instr, resolve))
 
 
 def _stays_inside(step: Move | Compute, sizes: Mapping[str, int]) -> bool:
@@ -171,7 +171,7 @@ class Forwarded:
 def forwarded(
     stmt: ir.Stmt, rest: Sequence[ir.Stmt], program: ir.Program, placed: Collection[str], variants: Variants
 ) -> Forwarded | None:
-    """The statement together with the one that empties its tile, if they are such a pair."""
+    """The statement with the next one, if the first fills a tile and the second empties it."""
     if not isinstance(stmt, ir.Instr):
         return None
     store = next((s for s in rest if not isinstance(s, ir.TileDecl | ir.Flag | ir.CrossFlag | ir.Barrier)), None)
@@ -218,7 +218,7 @@ def _has_one_index(first: Move, second: Move) -> bool:
 
 
 def _same(first: Move, second: Move) -> bool:
-    """Whether the region that is filled is the one that is emptied."""
+    """Whether the same region is filled and emptied."""
     assert not isinstance(second.src, Fill)
     same = [expr_of(a) == expr_of(b) for a, b in zip(first.shape, second.shape, strict=True)]
     return all(same) and first.dst.layout == second.src.layout
@@ -230,7 +230,7 @@ class HeldTile:
 
     shape: tuple[int, int]
     layout: Layout
-    given: DType
+    dtype: DType
     """The type that is multiplied."""
     parts: tuple[int, int]
 

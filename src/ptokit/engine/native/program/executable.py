@@ -141,7 +141,7 @@ class ProgramCode:
         workers.run(lambda k: self.work(team[k], parts), len(team), stop)
 
     def work(self, thread: Thread, parts: Parts) -> None:
-        """Run parts of the grid until there are none, or one fails."""
+        """Run parts of the grid until none are left, or one fails."""
         for part in parts:
             reached = self.function(thread.address, part.start, part.stop)
             if thread.failure is not None:

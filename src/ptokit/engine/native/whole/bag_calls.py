@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from struct import Struct
 
-from ptokit.engine.bags import BagPlaces, BagSizes, BagsKind
+from ptokit.engine.bag_arguments import BagPlaces, BagSizes, BagsKind
 from ptokit.engine.kept import remember
-from ptokit.engine.llvm.bags import supported
+from ptokit.engine.llvm.bag_code import supported
 from ptokit.engine.native import host
 from ptokit.engine.native.whole import strategies
 from ptokit.engine.native.whole.block import WORDS, put_back, take_block

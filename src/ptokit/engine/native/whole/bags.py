@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ptokit.engine.bags import BagsKind
-from ptokit.engine.llvm.bags import BagArguments, BagCode, in_columns
+from ptokit.engine.bag_arguments import BagsKind
+from ptokit.engine.llvm.bag_code import BagArguments, BagCode, in_columns
 from ptokit.engine.llvm.emit import I64, PTR, IrBuilder, IrValue, Variable
 from ptokit.engine.native.whole.block import note, of_unit, pieces, put_unit, word
 
@@ -56,5 +56,5 @@ def _greatest(code: IrBuilder) -> tuple[Variable, Callable[[IrValue], None]]:
 
 
 def _wide(kind: BagsKind) -> int:
-    """Columns that registers hold; lanes need registers, too."""
+    """How many columns registers hold; lanes need registers as well."""
     return (COLUMNS // 2 if kind.tracked else COLUMNS) // kind.dtype.size

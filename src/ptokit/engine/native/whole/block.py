@@ -61,7 +61,7 @@ class ArgumentBlock:
     __slots__ = ("address", "keep", "memory", "most_workers", "stop", "words")
 
     def __init__(self, most_workers: int, stop: Stop, lanes: int = 0) -> None:
-        """With memory for the workers, and for so many lanes."""
+        """With memory for the workers and for the lanes."""
         self.words = Words()
         self.address = addressof(self.words)
         self.most_workers, self.stop = most_workers, stop
@@ -194,7 +194,7 @@ are sorted; then how many keys there are, or the greatest index, and how many ro
 begin."""
 
 
-def each(code: IrBuilder) -> None:
+def run_units(code: IrBuilder) -> None:
     """Unit after unit, whatever its function is."""
     units = word(code, "table", PTR)
     with pieces(code, single=True) as number:

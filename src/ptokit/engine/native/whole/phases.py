@@ -141,7 +141,7 @@ class ValuesInPlace:
         self.remap: Callable[[IrValue], IrValue] = remap or (lambda value: value)
 
     def read(self, at: IrValue, step: int) -> IrValue:
-        """One value, or some that lie side by side, as it is."""
+        """One value, or several side by side, unchanged."""
         return taken(self.code, self.index, self.indices.dtype, self.code.at(self.base, at * self.step), step)
 
     def take(self, at: IrValue, step: int) -> IrValue:
@@ -398,7 +398,7 @@ def find_repeats(code: IrBuilder, rows: Rows) -> None:
 
 
 def store_lanes(code: IrBuilder, rows: Rows) -> None:
-    """Blocks of lanes, of which no two name one row."""
+    """Blocks of lanes that name different rows."""
     mover, own, whole = Mover(code, rows), scratch(code), word(code, "whole").compare("ne", 0)
     lanes, capacity = word(code, "lanes", PTR), word(code, "capacity")
     with shared(code) as (first, count):

@@ -74,7 +74,7 @@ class _RunReader:
         self.read = ValuesInPlace(code, indices).read
 
     def step(self, start: IrValue) -> tuple[IrValue, IrValue, IrValue]:
-        """The first value of a run, and the distance of the next one: modulo the values of a lane, and as it is."""
+        """The first value of a run, and the distance of the next run: modulo the values of a lane, and in full."""
         code, after = self.code, start + 1
         value, beside = self.read(start, 1), self.read(code.select(after.compare("slt", self.last), after, start), 1)
         return value, beside - value, beside.to("zext", I64) - value.to("zext", I64)

@@ -49,8 +49,8 @@ class ShortCall:
         pairs = [each for name, factor in words for each in (AT[name], factor)]
         second = 0 if write is None else write.address
         form = (len(words), begin.address, second, int(refuses), AT[lanes], *pairs)
-        self.phases, self.form = (begin, write), (c_int64 * len(form))(*form)
-        self._run: Callable[..., bool] = _new(addressof(_method()), addressof(self.form), None)
+        self.phases, self.descriptor = (begin, write), (c_int64 * len(form))(*form)
+        self._run: Callable[..., bool] = _new(addressof(_method()), addressof(self.descriptor), None)
 
     def __call__(self, *given: int) -> bool:
         try:

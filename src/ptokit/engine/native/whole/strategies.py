@@ -82,7 +82,7 @@ PHASES: dict[str, Callable[..., None]] = {
     "move": runs.move,
     "total": sums.total,
     "bags": bags.reduce,
-    "each": block.each,
+    "each": block.run_units,
     "table_bags": bags.reduce_range,
     "own": updates.own,
     "group": updates.group,

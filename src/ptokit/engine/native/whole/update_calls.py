@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.engine.bags import RowUpdate
-from ptokit.engine.llvm.updates import JOB, UpdateKind, words_of_job
+from ptokit.engine.bag_arguments import RowUpdate
+from ptokit.engine.llvm.row_code import JOB, UpdateKind, words_of_job
 from ptokit.engine.native.whole.block import UNIT, ArgumentBlock
 from ptokit.engine.native.whole.strategies import LONG, Team, native, pool, sampled
 from ptokit.engine.native.whole.updates import DIGIT
@@ -28,7 +28,7 @@ LEAST_RANGE = 1 << 15
 LEAST_SLICE = 1 << 12
 """Keys of a slice, at least."""
 MOST_WIDTH = 1 << 13
-"""Elements of a row of which a worker keeps the sum."""
+"""The number of elements of a row whose sums a worker keeps."""
 MOST_NUMBER = 1 << 31
 """Lanes and rows of a range: keys hold both."""
 KEYS, COUNT, ROWS, OUT = (UNIT.index(name) for name in ("keys", "count", "rows", "out"))
@@ -74,7 +74,7 @@ def run(given: Sequence[RowUpdate], threads: int | None, make: Make | None = Non
 
 
 def team_of(nbytes: int, threads: int | None) -> Team:
-    """The threads for so many bytes of rows."""
+    """The number of threads for a number of bytes of rows."""
     is_alone = nbytes < LEAST_SHARED or threads == 1
     return Team(0 if is_alone else thread_count(threads), Stop(), is_long=nbytes // 6 > LONG)
 
@@ -105,7 +105,7 @@ def _own(given: Sequence[RowUpdate], jobs: Array, team: Team) -> None:
 
 
 def even(count: int, parts: int) -> list[int]:
-    """Where parts of so many things begin, and where the last one ends."""
+    """The starts of the parts of a count, and the end of the last part."""
     return [count * part // parts for part in range(parts + 1)]
 
 

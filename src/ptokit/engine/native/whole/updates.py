@@ -2,7 +2,7 @@
 
 Three phases, each with units that threads take one by one. `own` writes the bag of each lane, if lanes have weights or
 elements of their own. `group` picks the lanes of a range of rows and sorts them by row; the sort is stable. `apply`
-sums the gradients of each row, in the order of the lanes, and does what the rule says (`engine/llvm/updates.py`). No
+sums the gradients of each row, in the order of the lanes, and does what the rule says (`engine/llvm/row_code.py`). No
 two units have a row in common, so bits do not depend on the number of threads.
 """
 
@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from ptokit.engine.llvm.bags import in_columns
+from ptokit.engine.llvm.bag_code import in_columns
 from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrValue
 from ptokit.engine.llvm.move import LINE
-from ptokit.engine.llvm.updates import RowCode, UpdateKind, of_job
+from ptokit.engine.llvm.row_code import RowCode, UpdateKind, of_job
 from ptokit.engine.native.whole.block import of_unit, put_unit
 from ptokit.isa.dtype import DType
 
 DIGIT = 11
-"""Bits by which keys are sorted at a time."""
+"""Bits of a key that one pass of the sort looks at."""
 COLUMNS = 256
 """Bytes of sums that registers hold."""
 AHEAD = 8
@@ -166,7 +166,7 @@ class _Rows(RowCode):
             total = self.none(count)
             with code.loop(first, last) as k:
                 lane = self.key(k) & 0xFFFFFFFF
-                bits = self.given(lane, self.owner(lane), column, count)
+                bits = self.addend(lane, self.owner(lane), column, count)
                 total.set(self.added(total.get(), bits))
             return total.get()
 

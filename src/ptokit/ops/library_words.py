@@ -18,7 +18,7 @@ from ptokit.isa.policy import Coalesce, GatherOOB, ScatterAtomicOp, ScatterConfl
 from ptokit.lang.arrays import within, writing
 from ptokit.lang.faults import public
 from ptokit.lang.launch import check_threads, refuse_inside
-from ptokit.ops.call import (
+from ptokit.ops.array_call import (
     GATHER,
     GATHER_ALONG,
     GATHER_ND,

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ptokit.engine.bags import BagsKind
+from ptokit.engine.bag_arguments import BagsKind
 from ptokit.engine.llvm.compute.elements import from_single, single
 from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrValue, Variable, element_of, lanes_of, vector
 from ptokit.engine.llvm.move import LINE
@@ -68,7 +68,7 @@ class BagCode:
         self, code: IrBuilder, kind: BagsKind, given: BagArguments, outside: Callable[[IrValue], None] | None
     ) -> None:
         """`outside` is told of every index that is read."""
-        self.code, self.kind, self.given, self.outside = code, kind, given, outside
+        self.code, self.kind, self.arguments, self.outside = code, kind, given, outside
         dtype = kind.dtype
         self.is_sum = kind.combine is Combine.ADD
         self.is_float = self.is_sum and dtype.is_float
@@ -82,7 +82,7 @@ class BagCode:
 
     def reduce(self, bag: IrValue, column: IrValue, count: int) -> None:
         """Reduce columns of a bag from one on."""
-        code, given, size = self.code, self.given, self.kind.dtype.size
+        code, given, size = self.code, self.arguments, self.kind.dtype.size
         first, last = self._bound(bag), self._last(bag)
         start, none = self._start(count)
         total, lanes = code.variable(start.type, start), code.variable(none.type, none)
@@ -111,12 +111,12 @@ class BagCode:
 
     def _bound(self, bag: IrValue) -> IrValue:
         """A bound that lies between those of all lanes, whatever it is."""
-        code, total, found = self.code, self.given.total, self._load_bound(bag)
+        code, total, found = self.code, self.arguments.total, self._load_bound(bag)
         return code.select(found.compare("ugt", total), total, found)
 
     def is_ordered(self, bag: IrValue) -> IrValue:
         """Whether the bounds of a bag are in order; the first one begins with 0, and closed ones end with all lanes."""
-        code, given, behind = self.code, self.given, bag + 1
+        code, given, behind = self.code, self.arguments, bag + 1
         is_last = behind.compare("eq", given.bags)
         first = self._load_bound(bag)
         end = self._load_bound(behind if self.kind.closed else code.select(is_last, bag, behind))
@@ -127,15 +127,15 @@ class BagCode:
         return first.compare("ule", end) & end.compare("ule", given.total) & begins & ends
 
     def _load_bound(self, bag: IrValue) -> IrValue:
-        return self.code.load(I64, self.code.at(self.given.bounds, bag * 8))
+        return self.code.load(I64, self.code.at(self.arguments.bounds, bag * 8))
 
     def _last(self, bag: IrValue) -> IrValue:
         """Where a bag ends."""
         if self.kind.closed:
             return self._bound(bag + 1)
         code, behind = self.code, bag + 1
-        is_last = behind.compare("eq", self.given.bags)
-        return code.select(is_last, self.given.total, self._bound(code.select(is_last, bag, behind)))
+        is_last = behind.compare("eq", self.arguments.bags)
+        return code.select(is_last, self.arguments.total, self._bound(code.select(is_last, bag, behind)))
 
     def _start(self, count: int) -> tuple[IrValue, IrValue]:
         """What a bag begins with, and its lanes."""
@@ -155,7 +155,7 @@ class BagCode:
 
     def _add(self, total: Variable, lanes: Variable, first: IrValue, step: int, column: IrValue, count: int) -> None:
         """Reduce some lanes, whose rows are loaded first."""
-        code, kind, given = self.code, self.kind, self.given
+        code, kind, given = self.code, self.kind, self.arguments
         size = kind.dtype.size
         numbers = [first + nth for nth in range(step)]
         names = [self._index(k) for k in numbers]
@@ -203,11 +203,11 @@ class BagCode:
         kind = self.kind.index_type
         if kind is None:
             return k
-        found = self.code.load(f"i{8 * kind.size}", self.code.at(self.given.index, k * kind.size))
+        found = self.code.load(f"i{8 * kind.size}", self.code.at(self.arguments.index, k * kind.size))
         return found if kind.size == 8 else found.to("zext", I64)
 
     def _prefetch(self, k: IrValue, column: IrValue, count: int, locality: int) -> None:
-        code, given, size = self.code, self.given, self.kind.dtype.size
+        code, given, size = self.code, self.arguments, self.kind.dtype.size
         last = given.total - 1
         name = self._index(code.select(k.compare("slt", last), k, last))
         row = code.select(name.compare("ult", given.capacity), name, 0)
@@ -222,7 +222,7 @@ class BagCode:
     def _weight(self, k: IrValue, count: int) -> IrValue:
         """A weight, of the type of the sums."""
         code, dtype = self.code, self.kind.dtype
-        bits = code.load(f"i{8 * dtype.size}", code.at(self.given.weights, k * dtype.size))
+        bits = code.load(f"i{8 * dtype.size}", code.at(self.arguments.weights, k * dtype.size))
         return code.splat(self._value(bits), count)
 
     def _mean(self, total: IrValue, lanes: IrValue) -> IrValue:

@@ -26,7 +26,7 @@ from ptokit.engine.reference import NEGATIVE
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Combine, Compute, Fill, Index, IndexUnit, Move, Remap
-from ptokit.program.calls import named_operands, tile_spec
+from ptokit.program.instr_calls import named_operands, tile_spec
 from ptokit.program.ir import Instr, TileUse, View
 from ptokit.program.symbolic import SymbolicNumber, expr_of
 
@@ -396,7 +396,7 @@ class Execution:
         code, sides = self.code, [each.operand for each in work.inputs[:2]]
         keep = self.code.constant(I32, int(len(work.inputs) > 2)) if self.keep is None else self.keep
         with code.phase(waits=False), units.held_part(code, held.parts, *map(code.i64, work.shape)):
-            wide.multiply(held.given, [(self._panels(each), self.bases[each]) for each in sides], sums, keep)
+            wide.multiply(held.dtype, [(self._panels(each), self.bases[each]) for each in sides], sums, keep)
 
     def _stored(self, access: Access, target: MemoryView) -> None:
         """Write what registers hold."""

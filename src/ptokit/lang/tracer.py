@@ -18,11 +18,11 @@ from ptokit.isa.instruction import Instruction, Modifiers
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.spelling import TMP
 from ptokit.lang.dispatch import Event, Scalar, TracedScalar, Wait, awaited, no_operand
-from ptokit.lang.expr import TracedInteger, expression, pinned, symbolic
 from ptokit.lang.faults import frames_until, place, refuse, user_frame, user_place
 from ptokit.lang.source import Unreadable, tree_of
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
+from ptokit.lang.traced_integers import TracedInteger, expression, pinned, symbolic
 from ptokit.program import ir
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Op, Var, apply, subtract
 from ptokit.program.symbolic import Lengths
@@ -43,7 +43,7 @@ class Names:
         """By target and part: the function, what the target was bound to, and the place of the last element."""
 
     def of(self, frames: Sequence[FrameType]) -> str:
-        """The name of what the innermost call returns: that of the outermost function it is returned to."""
+        """The name of the innermost call's result: the name that the outermost function gives to it."""
         name, path = "", Path()
         for k, frame in enumerate(frames):
             code = next((each.f_code for each in frames[k:] if each.f_code.co_name.isidentifier()), frame.f_code)
@@ -85,7 +85,7 @@ def _key(part: Part, frame: FrameType) -> Part:
 
 
 def _spelt(target: ast.expr, path: Path, frame: FrameType) -> str:
-    """The name of a part of what a target gets: `a`, `rest[0]`, `state.sum`; empty if the source does not tell."""
+    """The name that a part of an assigned value gets: `a`, `rest[0]`, `state.sum`; empty if unknown."""
     if isinstance(target, ast.Tuple | ast.List):
         return _item(target.elts, path, frame)
     if isinstance(target, ast.Name):
@@ -227,7 +227,7 @@ class Tracer:
         self.closed_branch: ir.Branch | None = None
         self.closed_body: int | None = None
         """The number of its body."""
-        self.given = Names()
+        self.author_names = Names()
         """The author's names of tiles, scalars and loop variables."""
         self.names: dict[Expr, str] = {}
         """The user's names of expressions, for printing the program."""
@@ -325,7 +325,7 @@ class Tracer:
     def declare(self, spec: TileSpec, addresses: tuple[Expr, ...]) -> str:
         """Record a tile's declaration; returns its name."""
         frame = user_frame()
-        given = self.given.of(frames_until(frame, self.code) if frame else ())
+        given = self.author_names.of(frames_until(frame, self.code) if frame else ())
         name = self.unique(given or "tile")
         loop = next((scope for scope in reversed(self.scopes) if scope.is_loop), None)
         buffers = loop.buffers if loop and not addresses else 1
@@ -375,7 +375,7 @@ class Tracer:
         """Record the load of a scalar."""
         starts = tuple(symbolic(part, "an index of pto.load_scalar") for part in index)
         frame = user_frame()
-        name = self.given.of((frame,) if frame else ()) or "scalar"
+        name = self.author_names.of((frame,) if frame else ()) or "scalar"
         result, where = Var(self.unique(name)), place(frame, self.code)
         view = block(starts, (1,) * len(starts))
         self.emit(ir.LoadScalar(result, view, where=where))

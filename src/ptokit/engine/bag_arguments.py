@@ -1,6 +1,6 @@
 """Bags of gathered rows and their gradients: the descriptions that engines take.
 
-`engine/llvm/bags.py` says what bags are, and what is computed.
+`engine/llvm/bag_code.py` says what bags are, and what is computed.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class RowUpdate(NamedTuple):
     A lane adds the row of its bag to the row that it names: times its weight, rounded to the type; of the greatest and
     least, the elements that are its own. Lanes of the padding index or of an index outside of the table add nothing.
     Sums begin with 0, and are taken in float32, or in float64 where the elements are that, and rounded once. `rule`
-    says what becomes of the sum of a row; `engine/llvm/updates.py` has the formulas.
+    says what becomes of the sum of a row; `engine/llvm/row_code.py` has the formulas.
     """
 
     dtype: DType
@@ -147,7 +147,7 @@ class RowUpdate(NamedTuple):
     """Rows of the table."""
     bags: int
     first: int
-    """The lanes are those from this number on, in arrays that have those before it, too."""
+    """The number of the first lane; the arrays also hold the lanes before it."""
     last: int
     padding: int
     """The index of lanes that do not count; -1 if all do."""

@@ -104,11 +104,11 @@ def signature(instr: Instr) -> Hashable:
     """What the call of an instruction depends on: all but where blocks of arguments start."""
     operands = (*instr.operands, instr.workspace)
     described = [(each.argument, each.sizes) if isinstance(each, View) else each for each in operands]
-    return instr.name, instr.form, instr.modifiers, *described
+    return instr.name, instr.opaque_form, instr.modifiers, *described
 
 
 def named_operands(instr: Instr) -> dict[str, Operand]:
-    """The operands that are there, by the names of the definition."""
+    """The operands of a statement, by the names of its definition."""
     return {param.name: operand for param, operand in zip(instr.definition.operands, instr.operands, strict=False)}
 
 
@@ -119,7 +119,7 @@ def all_operands(instr: Instr) -> dict[str, Operand]:
 
 
 def with_tiles(finding: Finding, instr: Instr) -> Finding:
-    """A finding of a call, with the names of tiles in the place of the operands that share bytes."""
+    """A finding of a call, with the names of tiles instead of the operands that share bytes."""
     if not finding.tiles:
         return finding
     used = {name: operand.tile for name, operand in all_operands(instr).items() if isinstance(operand, TileUse)}
@@ -152,8 +152,8 @@ def unknown_writes(program: Program) -> frozenset[TileType]:
     """The memories that calls without tiles may write by an address: those that their names state, else all."""
     found: frozenset[TileType] = frozenset()
     for instr in program.instructions:
-        is_known = not instr.form or instr.name in opaque_rows() or instr.name.startswith(NO_WRITES)
-        if not is_known and set(instr.form) <= {"n", NONE}:
+        is_known = not instr.opaque_form or instr.name in opaque_rows() or instr.name.startswith(NO_WRITES)
+        if not is_known and set(instr.opaque_form) <= {"n", NONE}:
             found |= next((to for part, to in DESTINATIONS.items() if part in instr.name), frozenset(TileType))
     return found
 
@@ -251,7 +251,7 @@ def _relation(one: TileUse, other: TileUse, resolve: Resolve) -> str:
 
 def effects(call: Call) -> tuple[Effect, ...]:
     """Which pipe touches which operand; empty if the target has no pipes."""
-    kernel = call.kernel
+    kernel = call.route_kernel
     touched = (*kernel.effects, *kernel.besides(call)) if kernel.besides else kernel.effects
     if not call.uses_workspace or any(effect.operand == TMP for effect in touched):
         return touched

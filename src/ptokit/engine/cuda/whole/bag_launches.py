@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.engine.bags import BagPlaces, BagSizes, BagsKind, TableBags
+from ptokit.engine.bag_arguments import BagPlaces, BagSizes, BagsKind, TableBags
 from ptokit.engine.cuda.device import Device, DeviceBuffer, DeviceKernel, cuda, current
-from ptokit.engine.cuda.whole.calls import FEW, checking
 from ptokit.engine.cuda.whole.check import note_refused, take
 from ptokit.engine.cuda.whole.kinds import PIECE
-from ptokit.engine.llvm.bags import BagArguments, BagCode, supported
+from ptokit.engine.cuda.whole.moves import FEW, checking
+from ptokit.engine.llvm.bag_code import BagArguments, BagCode, supported
 from ptokit.engine.llvm.compiled import IrSource
 from ptokit.engine.llvm.emit import I64, PTR, Chip, IrBuilder, IrModule, IrValue
 

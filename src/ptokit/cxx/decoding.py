@@ -61,7 +61,7 @@ class InstrShape:
     words: tuple[int, ...]
     """Which C++ argument each operand is, then the workspace."""
     site: int
-    form: str = ""
+    opaque_form: str = ""
     """Of an instruction that is known by its effects only."""
     attributes: tuple[tuple[str, str | int], ...] = ()
     """Of such an instruction: its template arguments."""

@@ -12,7 +12,7 @@ LAYOUTS = {form: (blayout.text, slayout.text) for (blayout, slayout), form in FO
 
 
 class TileForm(NamedTuple):
-    """A tile; without `valid` all of it is."""
+    """A tile; without `valid` the whole tile is valid."""
 
     rows: int
     cols: int
@@ -91,7 +91,7 @@ class KernelText:
         self._lines.append(f"{op} {', '.join(f'%{name}' for name in operands)}{attributes} : ({types})")
 
     def line(self, text: str) -> None:
-        """A line as it is."""
+        """A line, unchanged."""
         self._lines.append(text)
 
     def __str__(self) -> str:

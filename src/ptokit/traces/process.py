@@ -1,6 +1,6 @@
 """The process of `ptokit trace-indices`: runs a program as `python` does, and writes its trace at the end.
 
-python -m ptokit.traces.program FILE HOW script|module NAME [ARG...]
+python -m ptokit.traces.process FILE HOW script|module NAME [ARG...]
 
 HOW is a JSON object: the `limit`, `sample` and `seed` of `record_indices`.
 """

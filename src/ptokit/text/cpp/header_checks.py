@@ -11,9 +11,9 @@ from ptokit.isa.policy import Pad
 from ptokit.program import ir
 from ptokit.program.bounds import reaches
 from ptokit.program.budget import uses_hidden
-from ptokit.program.calls import access_of, call_of, named_operands
 from ptokit.program.cores import is_crossing
 from ptokit.program.expr import apply
+from ptokit.program.instr_calls import access_of, call_of, named_operands
 from ptokit.target import Core, Profile
 
 

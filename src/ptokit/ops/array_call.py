@@ -68,7 +68,7 @@ class ArrayCall:
     same_shape: str
     policies: str
     """Those for indices outside, for advice."""
-    given: Mapping[str, object] = field(default_factory=dict[str, object])
+    operands: Mapping[str, object] = field(default_factory=dict[str, object])
     """The user's own operands, for advice in the words of their libraries."""
 
     @cached_property
@@ -78,12 +78,12 @@ class ArrayCall:
 
     def of(self, **operands: object) -> ArrayCall:
         """The call with the user's own operands."""
-        return replace(self, given=operands)
+        return replace(self, operands=operands)
 
     def words(self, operand: str) -> LibraryWords:
         """Code of the library of an operand; of the table's, if the operand is no array."""
-        found = self.given.get(operand)
-        found = self.given.get("table") if found is None or isinstance(found, list | tuple | range | int) else found
+        found = self.operands.get(operand)
+        found = self.operands.get("table") if found is None or isinstance(found, list | tuple | range | int) else found
         return WORDS["torch" if is_torch(found) else "cupy" if is_cupy(found) else "numpy"]
 
     def refused(self, rule: str, message: str, fix: str, operand: str = "", kind: str | None = None) -> VerifyError:

@@ -10,10 +10,10 @@ from ptokit.isa.policy import Coalesce, GatherOOB, ScatterAtomicOp, ScatterConfl
 from ptokit.lang.arrays import writing
 from ptokit.lang.faults import trim
 from ptokit.lang.launch import check_threads, refuse_inside
-from ptokit.ops.call import GATHER, SCATTER
+from ptokit.ops.array_call import GATHER, SCATTER
 from ptokit.ops.direct import direct_gather, direct_scatter
 from ptokit.ops.execute import gather_by_plan, scatter_by_plan
-from ptokit.ops.forms import gather_form, scatter_form
+from ptokit.ops.library_words import gather_form, scatter_form
 from ptokit.ops.operands import OTHERS, array_of, listed_indices, listed_source
 
 Table = TypeVar("Table")

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from struct import pack, unpack
 from typing import Any
 
-from ptokit.engine.bags import PARTIAL, RowUpdate
+from ptokit.engine.bag_arguments import PARTIAL, RowUpdate
 from ptokit.engine.llvm.compute.elements import from_single, single
 from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrValue, Variable, lanes_of, vector
 from ptokit.engine.llvm.numbers import added_lanes, bits_of, canonical, computes, intrinsic, is_byte_float
@@ -120,7 +120,7 @@ class RowCode:
         kind = vector(self.kind.of_sums, count)
         return self.code.variable(kind, self.code.constant(kind, "0.0"))
 
-    def given(self, lane: IrValue, bag: IrValue, column: IrValue, count: int) -> IrValue:
+    def addend(self, lane: IrValue, bag: IrValue, column: IrValue, count: int) -> IrValue:
         """What a lane adds to some columns of its row."""
         code, kind = self.code, self.kind
         at = code.at(self.grad, bag * self.grad_row + column * self.size)

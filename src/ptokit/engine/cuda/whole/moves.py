@@ -31,7 +31,7 @@ from ptokit.engine.cuda.resident import resident
 from ptokit.engine.cuda.whole import direct, grouping, kinds, segments
 from ptokit.engine.cuda.whole.bag_source import BagSite
 from ptokit.engine.cuda.whole.check import IndexCheck, Scratch, take
-from ptokit.engine.cuda.whole.kinds import PIECE, BagSource, Kind, Tuning, alignment, form, in_bytes, numbers
+from ptokit.engine.cuda.whole.kinds import PIECE, BagSource, Kind, Tuning, alignment, in_bytes, numbers, without_numbers
 from ptokit.engine.cuda.whole.segments import TAKEN, brief_shared
 from ptokit.engine.cuda.whole.site import KernelSite
 from ptokit.engine.faults import IndexFault
@@ -82,7 +82,7 @@ def kernel_text(chip: Chip, name: str, kind: Kind) -> str:
 MOST_OWNERS = 1 << 32
 """Bytes of the owners of rows, at most; for more rows, lanes are sorted."""
 SPARSE = 16
-"""If there are more than so many rows for each lane, only the owners of rows that are named are cleared."""
+"""If there are more rows than this for each lane, only the owners of the named rows are cleared."""
 MOST_PRIVATE = 1 << 15
 """Bytes of a table that blocks have copies of, at most."""
 PRIVATE_PER_LANE = 1 / 16
@@ -190,10 +190,10 @@ _numbers: dict[tuple[Layout, Layout, Layout], int] = {}
 
 
 def forms_of(table: Layout, other: Layout, index: Layout, size: int, index_size: int, piece: int) -> Forms:
-    """The forms of layouts in elements, for pieces of so many bytes."""
+    """The forms of layouts in elements, for pieces of `piece` bytes."""
     ends = in_bytes(table, size, piece), in_bytes(other, size, piece)
     lanes = in_bytes(index, index_size, index_size)
-    found = form(ends[0], piece), form(ends[1], piece), form(lanes, index_size)
+    found = without_numbers(ends[0], piece), without_numbers(ends[1], piece), without_numbers(lanes, index_size)
     given = (*numbers(lanes, index_size), *numbers(ends[0], piece), *numbers(ends[1], piece))
     return Forms(*found, _numbers.setdefault(found, len(_numbers)), given)
 
@@ -223,7 +223,7 @@ class KernelLaunch(NamedTuple):
     kernel: DeviceKernel
     arguments: int
     pieces: int
-    each: int
+    per_block: int
     most: int
     """Blocks, at most."""
     shared: int
@@ -425,7 +425,7 @@ class CudaCall:
         try:
             if self._is_plain and initial is None:
                 (each,) = launches.values()
-                each.kernel(min(each.most, -(-count * each.pieces // each.each)), arguments[: each.arguments])
+                each.kernel(min(each.most, -(-count * each.pieces // each.per_block)), arguments[: each.arguments])
                 if check is not None:
                     check.begin()
             else:

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from ptokit.engine.bags import BagsKind, TableBags
-from ptokit.engine.llvm.bags import supported
+from ptokit.engine.bag_arguments import BagsKind, TableBags
+from ptokit.engine.llvm.bag_code import supported
 from ptokit.engine.native import host
 from ptokit.engine.native.whole.strategies import native
 from ptokit.engine.native.whole.update_calls import COUNT, WorkUnit, even, launch, team_of, words_of
