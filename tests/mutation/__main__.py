@@ -457,7 +457,7 @@ def main() -> int:
     found, listed = candidates(asked.only)
     mutants = drawn(found, asked.count, asked.seed)
     print(f"{len(mutants)} of {len(found)} mutants, seed {asked.seed}; {listed} are equivalent", flush=True)
-    if asked.show:
+    if asked.show or not mutants:
         print(*mutants, sep="\n")
         return 0
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
