@@ -11,7 +11,7 @@ import ptokit as pto
 import ptokit.torch as pt
 from ptokit.ops import direct
 from ptokit.torch import bag_kernel
-from ptokit.torch.embedding_bag import BAG
+from ptokit.torch.bag_operator import BAG
 
 TIMES = 3
 LANES = torch.tensor([1, 2])

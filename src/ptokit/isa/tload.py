@@ -184,7 +184,7 @@ def zeroed(call: Call) -> tuple[Effect, ...]:
     return (Effect("dst", "write", "MTE2", whole_blocks),) if is_padded else ()
 
 
-def route_kernel(path: str, besides: Callable[[Call], tuple[Effect, ...]] | None = None) -> RouteKernel:
+def on_path(path: str, besides: Callable[[Call], tuple[Effect, ...]] | None = None) -> RouteKernel:
     """One pipe copies the block, at the bandwidth of its path."""
     effects = (Effect("src", "read", "MTE2"), Effect("dst", "write", "MTE2"))
     return RouteKernel(effects, cost={"MTE2": Cost("block", path)}, besides=besides)
@@ -243,8 +243,8 @@ TLOAD = Instruction(
     cpp=CPP,
     kernels={
         family: {
-            "tload.vec": route_kernel("GM to UB GB/s"),
-            "tload.mat": route_kernel("GM to L1 GB/s", zeroed if family == "a5" else None),
+            "tload.vec": on_path("GM to UB GB/s"),
+            "tload.mat": on_path("GM to L1 GB/s", zeroed if family == "a5" else None),
         }
         for family in NPU
     },

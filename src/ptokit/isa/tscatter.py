@@ -149,7 +149,7 @@ ON_S = Handshake(before=(("V", "S"),), body=("S",), after=(("S", "V"),))
 """The scalar pipe works in the place of the vector pipe: the caller's flags are those of a vector instruction."""
 
 
-def route_kernel(pipe: str, cost: Cost, handshake: Handshake) -> RouteKernel:
+def on_pipe(pipe: str, cost: Cost, handshake: Handshake) -> RouteKernel:
     """One pipe reads and writes every operand."""
     effects = (Effect("src", "read", pipe), Effect("idx", "read", pipe), Effect("dst", "update", pipe))
     return RouteKernel(effects, cost={pipe: cost}, handshake=handshake)
@@ -222,11 +222,8 @@ TSCATTER = Instruction(
     lower=lower,
     route=lambda call: f"tscatter.{call.index.text}",
     kernels={
-        "a2a3": {
-            "tscatter.row": route_kernel("S", ROW_LOOP, ON_S),
-            "tscatter.flat": route_kernel("S", FLAT_LOOP, ON_S),
-        },
-        "a5": dict.fromkeys(("tscatter.row", "tscatter.flat"), route_kernel("V", INDEXED, Handshake())),
+        "a2a3": {"tscatter.row": on_pipe("S", ROW_LOOP, ON_S), "tscatter.flat": on_pipe("S", FLAT_LOOP, ON_S)},
+        "a5": dict.fromkeys(("tscatter.row", "tscatter.flat"), on_pipe("V", INDEXED, Handshake())),
     },
     cpp=CPP,
     reports=FaultReports(

@@ -106,7 +106,7 @@ def lower(call: Call) -> tuple[Move | Compute, ...]:
     return (copied(call, region, dst, src),)
 
 
-def route_kernel(pipe: str, path: str) -> RouteKernel:
+def on_pipe(pipe: str, path: str) -> RouteKernel:
     """One pipe reads the tile and writes memory, at the bandwidth of its path."""
     return RouteKernel((Effect("src", "read", pipe), Effect("dst", "update", pipe)), cost={pipe: Cost("block", path)})
 
@@ -156,10 +156,7 @@ TSTORE = Instruction(
         without_pipe=Table({"a2a3": "mat"}),
     ),
     kernels={
-        family: {
-            "tstore.vec": route_kernel("MTE3", "UB to GM GB/s"),
-            "tstore.acc": route_kernel("FIX", "L0C to GM GB/s"),
-        }
+        family: {"tstore.vec": on_pipe("MTE3", "UB to GM GB/s"), "tstore.acc": on_pipe("FIX", "L0C to GM GB/s")}
         for family in NPU
     },
     pages=Pages(documents=("TT",)),

@@ -93,12 +93,7 @@ def meeting(first: PlacedTile, second: PlacedTile, sizes: tuple[int, int] | None
 
 def has_same_pitch(one: TileSpec, other: TileSpec) -> bool:
     """Whether one of two tiles may be a slice of the other: plain ones of one type, with rows at the same distance."""
-    alike = (one.loc, one.dtype, one.format, one.stride) == (
-        other.loc,
-        other.dtype,
-        other.format,
-        other.stride,
-    )
+    alike = (one.loc, one.dtype, one.format, one.stride) == (other.loc, other.dtype, other.format, other.stride)
     return alike and one.format in ("nd", "dn")
 
 

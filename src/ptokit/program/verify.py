@@ -134,11 +134,7 @@ def _reads_of_unwritten(block: ir.Block, near: Mapping[str, set[str]], known: se
 
 def _writes(instr: ir.Instr) -> set[str]:
     access = instr_calls.access_of(instr)
-    tiles = {
-        name: operand.tile
-        for name, operand in instr_calls.all_operands(instr).items()
-        if isinstance(operand, ir.TileUse)
-    }
+    tiles = {name: use.tile for name, use in instr_calls.all_operands(instr).items() if isinstance(use, ir.TileUse)}
     return {tile for name, tile in tiles.items() if access[name] != "read"}
 
 

@@ -8,7 +8,7 @@
 | `bag_kernel.py` | bags of rows: on an engine, in one pass if it can |
 | `bag_gradients.py` | the gradient of their table in one call, on an engine that has it, or part by part |
 | `updates.py` | sparse gradients of tables, and optimizers that update their rows in backward |
-| `embedding_bag.py` | the operator of bags with its gradient, `embedding_bag`; `segment_reduce`, `segment_sum`, … |
+| `bag_operator.py` | the operator of bags with its gradient, `embedding_bag`; `segment_reduce`, `segment_sum`, … |
 | `modules.py` | `Embedding`, `EmbeddingBag`, `embedding` |
 | `tables.py` | `EmbeddingBags`: many tables in one call |
 | `sharded_tables.py` | `ShardedEmbeddingBags`: tables of other processes |
@@ -26,14 +26,7 @@ except ImportError as _problem:
 
 from ptokit.brief import brief
 from ptokit.finding import suggestion as _suggestion
-from ptokit.torch.embedding_bag import (
-    embedding_bag,
-    segment_max,
-    segment_mean,
-    segment_min,
-    segment_reduce,
-    segment_sum,
-)
+from ptokit.torch.bag_operator import embedding_bag, segment_max, segment_mean, segment_min, segment_reduce, segment_sum
 from ptokit.torch.indexed import gather, scatter, scatter_
 from ptokit.torch.modules import Embedding, EmbeddingBag, embedding
 from ptokit.torch.sharded_tables import ShardedEmbeddingBags

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ptokit.lang.faults import public
 from ptokit.torch.bag_kernel import check_mode
+from ptokit.torch.bag_operator import IN_WEIGHT, as_padding, bag_of, refuse_options
 from ptokit.torch.dispatch import called_by, check_tensor, renamed, whole_number
-from ptokit.torch.embedding_bag import IN_WEIGHT, as_padding, bag_of, refuse_options
 from ptokit.torch.indexed import as_indices, gather
 from ptokit.torch.operators import GATHER
 from ptokit.torch.remap import ROW

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from ptokit.lang.faults import public
 from ptokit.sharded.table import ShardedTable
+from ptokit.torch.bag_operator import IN_WEIGHT
 from ptokit.torch.dispatch import is_grad_enabled, renamed
-from ptokit.torch.embedding_bag import IN_WEIGHT
 from ptokit.torch.operators import GATHER
 from ptokit.torch.remap import ROW
 from ptokit.torch.tables import HOW, Batch, batch_of, checked_modes, checked_shapes, reduced

@@ -20,8 +20,8 @@ from ptokit.lang.gpu import new_tensor
 from ptokit.lang.tensor import is_integer
 from ptokit.torch.bag_gradients import gradients, in_stream, of_mean
 from ptokit.torch.bag_kernel import COMBINES, INDEX_TYPES, KINDS, PICKS, check_bounds, check_mode, packed
+from ptokit.torch.bag_operator import BAG, IN_WEIGHT, as_numbers
 from ptokit.torch.dispatch import called_by, check_tensor, is_plain, needs_grad, renamed
-from ptokit.torch.embedding_bag import BAG, IN_WEIGHT, as_numbers
 from ptokit.torch.modules import STATE
 from ptokit.torch.updates import (
     FusedOptimizer,
