@@ -59,7 +59,7 @@ class Sketch(Name):
         self._profile = profile
         self.values = Values()
 
-    def here(self, table: Mapping[str, Any] | Table[Any], default: Any = None) -> Any:
+    def lookup(self, table: Mapping[str, Any] | Table[Any], default: Any = None) -> Any:
         """The row of a table for the target, which is known without a call."""
         return lookup(table, self._profile.name, default)
 
