@@ -25,7 +25,7 @@ class BagSite(KernelSite):
     def __init__(self, chip: Chip, kind: Kind, name: str) -> None:
         super().__init__(chip, kind, name)
         assert kind.source is not None
-        self.source: BagSource = kind.source
+        self.bag_source: BagSource = kind.source
         self.bounds, self.weights, self.winners, self.bags, self.padding = self.bag_arguments
         self.groups = Groups(self)
 
@@ -36,9 +36,9 @@ class BagSite(KernelSite):
         code, made = self.code, list[Place]()
         for lane, value, started in zip(lanes, values, self._started(lanes), strict=True):
             place, has_bag = self.place(value), started.compare("ne", 0)
-            if self.source.closed:
+            if self.bag_source.closed:
                 has_bag = has_bag & self._bound(self.bags).compare("sgt", lane)
-            if self.source.padded:
+            if self.bag_source.padded:
                 has_bag = has_bag & place.row.compare("ne", self.padding)
             self.groups.put(self.groups.bags, lane, code.select(has_bag, started - 1, NO_BAG))
             made.append(Place(place.row, both(place.inside, has_bag)))
@@ -86,14 +86,14 @@ class BagSite(KernelSite):
     @property
     def _changes(self) -> list[tuple[Callable[..., IrValue], Callable[[IrValue, IrValue], IrValue]]]:
         """What is done to a row, one after the other: functions that find another operand, and that take both."""
-        how = self.source
+        how = self.bag_source
         changes = (how.mean, self._length, self._divided), (how.weighted, self._weight, self._multiplied)
         return [(find, change) for has, find, change in (*changes, (how.picked, self._is_own, self._kept)) if has]
 
     def _length(self, _lane: IrValue, bag: IrValue, _piece: IrValue) -> IrValue:
         """The number of lanes of a bag, at least one."""
         code, behind, end = self.code, bag + 1, self.count
-        if self.source.closed:
+        if self.bag_source.closed:
             end = self._bound(behind)
         else:
             is_last = behind.compare("eq", self.bags)
