@@ -210,6 +210,10 @@ def test_what_indices_do_that_ptokit_made_up_is_a_note(tmp_path: Path) -> None:
     assert "error" not in printed and "hazard" not in printed
     given = said(1, "check", str(file), "--grid", "1", "--arg", "ids=int32[8]:0..3")
     assert "error [MS-CONF-02, H-14]" in given and "made up" not in given
+    assert "ask for the last writer with ScatterConflict::Last" in given
+    older = ptokit_("check", str(file), "--grid", "1", "--arg", "ids=int32[8]:0..3", "--target", "a2a3").output
+    assert "ScatterConflict" not in older and "as the public headers do: --target a2a3@2026.08" in older
+    assert ": accepted" in ptokit_("check", str(file), "--arg", "ids=int32[8]:0..3", "--target", "a2a3@2026.08").output
 
 
 def test_a_finding_of_several_entries_is_shown_once_with_these(tmp_path: Path) -> None:
@@ -310,8 +314,11 @@ def test_examples_of_arrays_have_the_types_of_their_pointers(tmp_path: Path) -> 
     file = tmp_path / "halves.cpp"
     code = SOURCE[: SOURCE.index("AICORE inline int peek")]
     code += SOURCE[SOURCE.index("template <typename T>") : SOURCE.index("__global__ AICORE void wild")]
-    launch = "copy<half><<<2, nullptr, stream>>>(reinterpret_cast<half *>(out), reinterpret_cast<half *>(x))"
-    file.write_text(f"{code}void halves(uint16_t *out, uint8_t *x, void *stream) {{ {launch}; }}\n")
+    launch = "<<<2, nullptr, stream>>>(reinterpret_cast<half *>(out), reinterpret_cast<half *>(x))"
+    entries = (
+        f"void {name}(uint16_t *out, uint8_t *x, void *stream) {{ copy<half>{launch}; }}\n" for name in ("a", "b")
+    )
+    file.write_text(code + "".join(entries).replace("<<<2", "<<<1", 1))
     example = "--arg", "out=uint16[128]", "--arg", "x=float16[128]"
     assert said(0, "check", str(file)).splitlines()[-1].endswith(" ".join(example))
     assert "not checked" not in said(0, "check", str(file), *example)

@@ -160,7 +160,7 @@ def _check_program(
                     for name, each in targets.items()
                 }
                 report = replace(report, targets=targets)
-                entries.add_arrays(each.example for each in arrays)
+                entries.add_arrays(arrays)
     except (TextError, VerifyError, OutOfBoundsError) as error:
         return _refused(request, as_json, error)
     if not as_json:

@@ -15,6 +15,7 @@ from rich.text import Text
 from ptokit.cli.arguments import Array
 from ptokit.cli.files import Write, print_text
 from ptokit.cli.problems import FINE, Misuse, misused, printable, status_of, with_shown_names
+from ptokit.cli.reach import Reach
 from ptokit.engine.runnable import Run
 from ptokit.finding import (
     ConflictAccess,
@@ -51,8 +52,8 @@ class FindingsOfEntries:
 
     def __init__(self) -> None:
         self._entries: dict[Finding, dict[str, None]] = {}
-        self.arrays: dict[str, None] = {}
-        """Examples of arrays that were not given, and whose ends are not known."""
+        self._arrays: dict[str, Reach] = {}
+        """The arrays that were not given, and whose ends are not known."""
 
     def new(self, findings: Iterable[Finding], entry: str) -> list[Finding]:
         """Those that no earlier entry has."""
@@ -62,9 +63,10 @@ class FindingsOfEntries:
             self._entries.setdefault(key, {})[entry] = None
         return new
 
-    def add_arrays(self, examples: Iterable[str]) -> None:
-        """An entry has arrays that were not given."""
-        self.arrays.update(dict.fromkeys(examples))
+    def add_arrays(self, arrays: Iterable[Reach]) -> None:
+        """An entry has arrays that were not given. Of those with one name, the largest is shown."""
+        for array in arrays:
+            self._arrays[array.name] = max(array, self._arrays.get(array.name, array), key=lambda each: each.use.end)
 
     def show(self) -> None:
         """The findings of several entries, and these; the arrays to give."""
@@ -72,8 +74,8 @@ class FindingsOfEntries:
         lines = dict.fromkeys(_shared(key, entries) for key, entries in shared.items())
         if lines:
             print_text(printable("\n".join(["findings of several entries, each shown once:", *lines, ""])))
-        if self.arrays:
-            shown = " ".join(f"--arg {example}" for example in [*self.arrays][:MOST_ENTRIES])
+        if self._arrays:
+            shown = " ".join(f"--arg {array.example}" for array in [*self._arrays.values()][:MOST_ENTRIES])
             print_text(printable(f"not checked: the ends of arrays that are not given, as with {shown}\n"))
 
 

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
+from ptokit.finding.fix import CodePart, is_cpp
 from ptokit.isa.mgather import consecutive
 from ptokit.isa.vocabulary import *
 
@@ -325,7 +326,20 @@ def instead_of_repeats(call: Call) -> tuple[Fix, ...]:
     types = call.lookup(ADD_TYPES, ())
     added = Fix("combine with ", option("atomic", ScatterAtomicOp.Add)) if call.src.dtype.name in types else None
     last = Fix("ask for the last writer with ", option("conflict", ScatterConflict.Last))
+    if not call.here(DEFAULT_CONFLICT, None):
+        last = Fix(_LastWriter())
     return (added, last) if added else (last,)
+
+
+@dataclass(frozen=True)
+class _LastWriter(CodePart):
+    """How to ask for the last writer on A2/A3, whose headers have no parameter for it."""
+
+    def written(self, form: str) -> str:
+        """The modifier; in C++, what judges by the page of the public headers."""
+        if is_cpp(form):
+            return "rely on the last writer, as the public headers do: --target a2a3@2026.08"
+        return f"ask for the last writer with {option('conflict', ScatterConflict.Last).written(form)}"
 
 
 # --- C++ -----------------------------------------------------------------------------------------------------
