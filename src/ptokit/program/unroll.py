@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from operator import methodcaller
 from typing import Any
@@ -67,7 +67,7 @@ class _Unroller:
         """For each event: the steps of the instructions that have signalled it so far (`only_events`)."""
         self.history = History(program)
         self.outline = self.history.outline
-        self.cores = Cores(program, profile)
+        self.cores = Cores(replace(program, vector_cores=1), profile)  # the other one does the same
         self.result = Unrolled(pipes_of(profile), [], [], {}, self.outline, {})
         self._sites: dict[Path, _Steps] = {}
         self._handlers: dict[type[ir.Stmt], Handler] = {
