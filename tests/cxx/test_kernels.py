@@ -32,7 +32,7 @@ FAULTY = [case for case in CASES if not case.clean]
 REPAIRED = [case for case in FAULTY if case.repair]
 OF_ORDER = ("KN-13", "KN-16", "A-45", "MG-SYNC-")
 """Rules that flags break and repair."""
-FAMILIES = ("elementwise", "rows", "indexed", "cube", "mixed", "control", "cores")
+FAMILIES = ("elementwise", "rows", "indexed", "cube", "mixed", "control", "cores", "vectors")
 
 
 @lru_cache

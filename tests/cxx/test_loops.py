@@ -21,7 +21,7 @@ def stream(calls: Iterable[Call], block: int = 0) -> Stream:
 
 
 def folded(*streams: Stream) -> list[FoldedBlocks]:
-    return fold(streams, lambda shape: shape)
+    return fold([[stream] for stream in streams], lambda shape: shape)
 
 
 def made(groups: list[FoldedBlocks], block: int) -> Iterator[Call]:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ptokit.cxx.fit import Numbers, Unfit, fit
-from ptokit.program.expr import BLOCK_IDX, Expr, Var, substitute
+from ptokit.program.expr import BLOCK_IDX, SUBBLOCK_IDX, Expr, Var, substitute
 
 PRIME, BASE = (1 << 61) - 1, 1_000_003
 """Of the hashes of sequences."""
@@ -241,6 +241,8 @@ class Stream:
     block: int
     shapes: Sequence[int]
     numbers: Sequence[tuple[int, ...]]
+    vector: int | None = None
+    """The vector core of the block; None if the program has one."""
 
 
 @dataclass(frozen=True)
@@ -249,6 +251,8 @@ class FoldedBlocks:
 
     blocks: tuple[int, ...]
     body: tuple[Folded, ...]
+    vector: int | None = None
+    """The vector core that does it; None for each."""
 
 
 Row = tuple[Stream, list[Entry]]
@@ -256,16 +260,20 @@ Row = tuple[Stream, list[Entry]]
 Part = TypeVar("Part")
 
 
-def fold(streams: Sequence[Stream], rank: Rank) -> list[FoldedBlocks]:
-    """The loops of all blocks. Blocks that are alike share them."""
+def fold(blocks: Sequence[Sequence[Stream]], rank: Rank) -> list[FoldedBlocks]:
+    """The loops of all blocks, each of one stream, or of those of its vector cores, which are alike. Blocks that are
+    alike share them. Raises Unfit if the streams of one block do not."""
     nester = Nester(rank)
     known: dict[bytes, list[Entry]] = {}
-    groups: dict[tuple[int, ...], list[Row]] = {}
-    for stream in streams:
-        key = np.asarray(stream.shapes, np.int64).tobytes()
+    groups: dict[tuple[int | None, ...], list[list[Row]]] = {}
+    for streams in blocks:
+        shapes = streams[0].shapes
+        key = np.asarray(shapes, np.int64).tobytes()
         if key not in known:
-            known[key] = nester.nest(stream.shapes)
-        groups.setdefault(tuple([entry.id for entry in known[key]]), []).append((stream, known[key]))
+            known[key] = nester.nest(shapes)
+        vector = streams[0].vector if len(streams) == 1 else None
+        alike = (vector, len(streams), *(entry.id for entry in known[key]))
+        groups.setdefault(alike, []).append([(stream, known[key]) for stream in streams])
     return [piece for rows in groups.values() for piece in _Folder().blocks(rows)]
 
 
@@ -275,14 +283,18 @@ class _Folder:
     def __init__(self) -> None:
         self._numbers = count()
 
-    def blocks(self, rows: list[Row]) -> Iterator[FoldedBlocks]:
+    def blocks(self, rows: list[list[Row]]) -> Iterator[FoldedBlocks]:
         """The blocks in as few groups as expressions allow."""
 
         def build(first: int, end: int) -> FoldedBlocks:
-            chosen = rows[first:end]
-            points = np.array([[stream.block] for stream, _ in chosen], np.int64)
-            body = _named(self._body(chosen, points, (BLOCK_IDX,)))
-            return FoldedBlocks(tuple(stream.block for stream, _ in chosen), body)
+            chosen = [row for own in rows[first:end] for row in own]
+            blocks = tuple(own[0][0].block for own in rows[first:end])
+            if len(rows[0]) == 1:
+                points, variables = [[stream.block] for stream, _ in chosen], (BLOCK_IDX,)
+            else:
+                points, variables = [[stream.block, stream.vector] for stream, _ in chosen], (BLOCK_IDX, SUBBLOCK_IDX)
+            body = _named(self._body(chosen, np.array(points, np.int64), variables))
+            return FoldedBlocks(blocks, body, chosen[0][0].vector if len(rows[0]) == 1 else None)
 
         return _pieces(len(rows), build)
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ptokit.cxx.decoding import InstrShape, Slot, instr_shape, with_element
+from ptokit.cxx.fit import Unfit
 from ptokit.cxx.loops import Folded, FoldedBlocks, Repeated, Single, Stream, fold
 from ptokit.cxx.names_in_source import SourceTexts, argument_names
 from ptokit.cxx.operands import (
@@ -29,9 +30,11 @@ from ptokit.cxx.operands import (
 )
 from ptokit.cxx.problems import plain_name, unmodelled, where_of
 from ptokit.cxx.recording import (
+    VECTOR_CORES,
     CoreName,
     RecordedArray,
     RecordedBlock,
+    RecordedCall,
     RecordedFrame,
     RecordedLaunch,
     RecordedTile,
@@ -39,6 +42,7 @@ from ptokit.cxx.recording import (
 )
 from ptokit.cxx.source_text import SourceLoop, loop_around
 from ptokit.cxx.statements import (
+    CROSS_WAIT,
     BarrierShape,
     CrossShape,
     FlagShape,
@@ -47,6 +51,7 @@ from ptokit.cxx.statements import (
     TokenShape,
     group_flags,
     is_idle,
+    is_own,
     sync_shape,
     unit_use,
     without_groups,
@@ -56,11 +61,24 @@ from ptokit.finding import VerifyError, Where
 from ptokit.isa.policy import TileType
 from ptokit.program import ir
 from ptokit.program.cores import OTHER, stated_core
-from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Var, apply, evaluate, substitute, variables
+from ptokit.program.expr import (
+    BLOCK_IDX,
+    OF_LAUNCH,
+    SUBBLOCK_IDX,
+    Expr,
+    Var,
+    apply,
+    evaluate,
+    substitute,
+    variables,
+)
 from ptokit.target import flag_memory_archs, profile
+from ptokit.target.profile import CROSS_IDS, CUBE_CORE
 
 Shape = InstrShape | SyncShape
-RESERVED = frozenset[str]((BLOCK_IDX, BLOCK_NUM))
+Call = tuple[int, Indices]
+"""A call: its shape, and its numbers."""
+RESERVED = frozenset[str](OF_LAUNCH)
 """Names that no loop variable has."""
 ITERATION = "iteration"
 """The variable of a loop that does not count as the source does: some of its iterations are elsewhere, or those of two
@@ -86,9 +104,15 @@ def program_of(recording: Recording, launch: RecordedLaunch, texts: SourceTexts)
     shapes = _Shapes(recording, launch)
     if found := outside(launch, shapes.calls, shapes.where):
         raise VerifyError(found)
-    streams = [shapes.stream(block) for block in sorted(shapes.by_index)]
-    groups = fold(streams, shapes.rank)
-    return _Builder(shapes, launch, texts).program(groups)
+    return _Builder(shapes, launch, texts).program(_folded(shapes))
+
+
+def _folded(shapes: _Shapes) -> list[FoldedBlocks]:
+    """The loops of all blocks. Vector cores of a block share statements if all their numbers have expressions."""
+    blocks = sorted(shapes.by_index)
+    with suppress(Unfit):
+        return fold([own for block in blocks for own in shapes.streams(block)], shapes.rank)
+    return fold([own for block in blocks for own in shapes.streams(block, apart=True)], shapes.rank)
 
 
 def foldable(recording: Recording, launch: RecordedLaunch, most: int = MOST_UNLIKE) -> RecordedLaunch:
@@ -101,7 +125,8 @@ def foldable(recording: Recording, launch: RecordedLaunch, most: int = MOST_UNLI
     sequences: dict[bytes, int] = {}
     kept: set[int] = set()
     for index in (first, *others[-1:], *others[:-1]):
-        sequence = np.array(shapes.stream(index).shapes, np.int64)
+        own = [stream for streams in shapes.streams(index) for stream in streams]
+        sequence = np.array([shape for stream in own for shape in stream.shapes], np.int64)
         key = sequence.tobytes()
         if not kept or key in sequences or sum(sequences.values()) + len(sequence) <= most:
             sequences[key] = len(sequence)
@@ -131,7 +156,8 @@ class _Shapes:
 
     def __init__(self, recording: Recording, launch: RecordedLaunch, *, placed: bool = True) -> None:
         self.recording, self.kernel = recording, plain_name(launch.name)
-        self.blocks = [block for block in launch.blocks if not block.subblock]
+        self.vector_cores = _vector_cores(recording, launch)
+        self.blocks = [block for block in launch.blocks if block.subblock < self.vector_cores]
         self.by_index: dict[int, list[RecordedBlock]] = {block.index: [] for block in launch.blocks}
         for block in self.blocks:
             self.by_index[block.index].append(block)
@@ -169,8 +195,8 @@ class _Shapes:
 
     def _make(self, number: int, core: CoreName) -> tuple[int, Indices] | None:
         try:
-            call = without_groups(self.calls[number], self._groups)
-            if call is None or is_idle(call, core):
+            call = without_groups(self.calls[number], self._groups, self.vector_cores)
+            if call is None or is_idle(call, core, self.vector_cores):
                 return None
             shape, numbers = sync_shape(call, core) or instr_shape(call, self.arrays, self.recording.target)
         except Unexpressible as problem:
@@ -192,11 +218,25 @@ class _Shapes:
         frames = self.recording.sites[self.shapes[shape].site]
         return [(frame.line, frame.column) for frame in reversed(frames)]
 
-    def stream(self, block: int) -> Stream:
-        """What a block did, both cores in one order."""
-        cores = [self._calls(part) for part in self.by_index[block] if part.core in self.cores or not self.cores]
-        merged = cores[0] if len(cores) == 1 else list(self._merged(cores))
-        return Stream(block, [shape for shape, _ in merged], [numbers for _, numbers in merged])
+    def streams(self, block: int, *, apart: bool = False) -> list[list[Stream]]:
+        """What the vector cores of a block did, each in one order with the cube core, whose calls are the same in both:
+        together if they are alike and not to be `apart`, else the second one alone."""
+        parts = [part for part in self.by_index[block] if part.core in self.cores or not self.cores]
+        calls = {(part.core, part.subblock): self._calls(part) for part in parts}
+        cores = [(core == "vector", own) for (core, vector), own in calls.items() if not vector]
+        merged = list(self._merged(cores))
+        if self.vector_cores < 2:
+            return [[self._stream(block, None, merged)]]
+        first, second = self._stream(block, 0, merged), calls.get(("vector", 1), [])
+        own = calls.get(("vector", 0), [])
+        if apart or [shape for shape, _ in own] != [shape for shape, _ in second]:
+            return [[first], [self._stream(block, 1, [(True, call) for call in second])]]
+        others = iter(second)
+        theirs = [(of_vector, next(others) if of_vector else call) for of_vector, call in merged]
+        return [[first, self._stream(block, 1, theirs)]]
+
+    def _stream(self, block: int, vector: int | None, calls: Sequence[tuple[bool, Call]]) -> Stream:
+        return Stream(block, [shape for _, (shape, _) in calls], [numbers for _, (_, numbers) in calls], vector)
 
     @cached_property
     def cores(self) -> frozenset[CoreName]:
@@ -236,19 +276,20 @@ class _Shapes:
         flags = [(flag, numbers[0]) for _, flag, numbers in self._all_made() if isinstance(flag, FlagShape)]
         return TokenFlags(((flag.src, flag.dst), event) for flag, event in flags)
 
-    def _merged(self, cores: Sequence[list[tuple[int, Indices]]]) -> Iterator[tuple[int, Indices]]:
-        """The calls of several cores in an order in which each wait for another core comes after its set."""
+    def _merged(self, cores: Sequence[tuple[bool, list[Call]]]) -> Iterator[tuple[bool, Call]]:
+        """The calls of several cores in an order in which each wait for another core comes after its set, and whether
+        they are those of a vector core."""
         tokens: Counter[tuple[str, int]] = Counter()
         at, patient = [0] * len(cores), True
-        while any(at[k] < len(calls) for k, calls in enumerate(cores)):
+        while any(at[k] < len(calls) for k, (_, calls) in enumerate(cores)):
             before = list(at)
-            for k, calls in enumerate(cores):
+            for k, (of_vector, calls) in enumerate(cores):
                 while at[k] < len(calls) and self._passes(calls[at[k]], tokens, patient=patient):
-                    yield calls[at[k]]
+                    yield of_vector, calls[at[k]]
                     at[k], patient = at[k] + 1, True
             if at == before and not patient:  # no core can go on: the machine says why
-                for k, calls in enumerate(cores):
-                    yield from calls[at[k] :]
+                for k, (of_vector, calls) in enumerate(cores):
+                    yield from ((of_vector, call) for call in calls[at[k] :])
                 return
             patient = at != before
 
@@ -259,6 +300,8 @@ class _Shapes:
         if not isinstance(shape, CrossShape):
             return True
         is_set = shape.action == "set"
+        if shape.core == CUBE_CORE.name and numbers[0] >= CROSS_IDS:  # of the second vector core
+            return True
         key = shape.core if is_set else OTHER[shape.core], numbers[0]
         if is_set and patient and tokens[key]:
             return False
@@ -300,7 +343,7 @@ class _Builder:
             self._block(group.body, {})
         self.scopes, self.names, self.vars = [_LoopScope()], UsedNames(), UsedNames(RESERVED, 2)  # tiles have names now
         bodies = [self._block(group.body, {}) for group in groups]
-        body = _by_block([(group.blocks, body) for group, body in zip(groups, bodies, strict=True)], self.launch.grid)
+        body = _by_core(groups, bodies, self.launch.grid)
         body = ir.transform((*self._declarations(self.scopes[0]), *body), self._declared)
         tiles = [tile for tile in ir.walk(body) if isinstance(tile, ir.TileDecl)]
         has_flags = any(isinstance(stmt, ir.Flag | ir.Barrier | ir.CrossFlag) for stmt in ir.walk(body))
@@ -314,6 +357,7 @@ class _Builder:
             body,
             tuple((argument.name, argument.value) for argument in self.launch.arguments if argument.shape is None),
             mode="manual" if is_placed or not tiles else manual,
+            vector_cores=self.shapes.vector_cores,
             form=ir.CPP_FFTS if profile(self.shapes.recording.target).arch in flag_memory_archs() else ir.CPP,
             where=next((stmt.where.path[-1] for stmt in ir.walk(body) if stmt.where is not None), None),
         )
@@ -487,8 +531,41 @@ class _Builder:
         return replace(stmt, spec=replace(stmt.spec, valid_rows=rows, valid_cols=cols))
 
 
+def _vector_cores(recording: Recording, launch: RecordedLaunch) -> int:
+    """How many vector cores of a block a program needs: the second one if it does something, or if the cube core waits
+    for both at once."""
+    if not any(block.subblock for block in launch.blocks):
+        return 1
+    cross = headers.cross if (headers := profile(recording.target).headers) else None
+    of_cube = cross is not None and cross.both_vectors
+    seconds = [block for block in launch.blocks if block.subblock]
+    cubes = [block for block in launch.blocks if of_cube and block.core == "cube"]
+    if any(not is_own(call) for call in _called(recording, seconds)):
+        return VECTOR_CORES
+    return VECTOR_CORES if any(call.name == CROSS_WAIT for call in _called(recording, cubes)) else 1
+
+
+def _called(recording: Recording, blocks: Sequence[RecordedBlock]) -> Iterator[RecordedCall]:
+    """The different calls of some blocks."""
+    numbers: list[int] = np.unique(np.concatenate([block.calls for block in blocks])).tolist() if blocks else []
+    return (recording.calls[number] for number in numbers)
+
+
 def _place(frame: RecordedFrame) -> tuple[str, int, int]:
     return frame.file, frame.line, frame.column
+
+
+def _by_core(groups: Sequence[FoldedBlocks], bodies: Sequence[ir.Block], grid: int) -> ir.Block:
+    """The statements of each group of blocks, under conditions on the block and on the vector core."""
+    made = list(zip(groups, bodies, strict=True))
+    shared = [(group.blocks, body) for group, body in made if group.vector is None]
+    apart = [[(group.blocks, body) for group, body in made if group.vector == k] for k in range(VECTOR_CORES)]
+    if not any(apart):
+        return _by_block(shared, grid)
+    blocks = tuple(sorted(block for own in apart[:1] for some, _ in own for block in some))
+    arms = [_by_block([each for each in own if each[1]], len(blocks)) for own in apart]
+    branch = ir.Branch(apply("eq", SUBBLOCK_IDX, 0), arms[0], arms[1])
+    return _by_block([*shared, (blocks, (branch,))], grid)
 
 
 def _by_block(groups: Sequence[tuple[tuple[int, ...], ir.Block]], grid: int) -> ir.Block:

@@ -20,6 +20,7 @@ from ptokit.cxx.compile import Build
 from ptokit.cxx.confine import DONE, OPEN, OPENAT
 from ptokit.cxx.lines import Elf, SourcePlaces, shown_function
 from ptokit.cxx.recording import (
+    VECTOR_CORES,
     CoreName,
     Frames,
     LaunchArgument,
@@ -36,6 +37,7 @@ from ptokit.cxx.recording import (
     ValueRequest,
 )
 from ptokit.cxx.shared import FRAMES, SharedBuffer, Sizes
+from ptokit.cxx.statements import is_own
 from ptokit.cxx.trace import Calls, Places, TraceError, TraceReader
 from ptokit.isa.dtype import dtype
 from ptokit.program.ir import MOST_BLOCKS
@@ -50,6 +52,8 @@ VALUE_ONLY, ALL_CURRENT, UNKNOWN_VALUE = 0, 1, 2
 CORES = {"vector": 1, "cube": 2}
 OF_LIBRARY: dict[str, tuple[CoreName, ...]] = {"vector": ("vector",), "cube": ("cube",)}
 """The cores that a library is run for, if it is for one."""
+AS_ASKED = 0
+"""In the place of a number of vector cores: the second one runs if the first asks which one it is."""
 SIGNALS: dict[int, str] = {
     signal.SIGSEGV: "the kernel accesses memory that it does not have",
     signal.SIGBUS: "the kernel accesses memory that it does not have",
@@ -111,23 +115,35 @@ def record(
     *,
     inform: Inform | None = None,
     cores: Sequence[CoreName] = ("vector",),
-    subblocks: int = 1,
+    subblocks: int | None = 1,
 ) -> Recording:
     """Runs an entry in a process of its own and returns what it did.
 
     `entry` is a function that launches kernels; with a `grid` it is the kernel itself. A library for one core is run
-    for that core; one for any core for all `cores`. Without `inform`, values that instructions wrote are not known to
-    the kernel: a `value` problem names each place that reads one.
+    for that core; one for any core for all `cores`. `subblocks` is how many vector cores of a block run; with None,
+    both do beside a cube core that does something, and of a kernel for vector cores only, if it asks for their number
+    in the block and not how many there are. Without `inform`, values that instructions wrote are not known to the
+    kernel: a `value` problem names each place that reads one.
     """
     limits = limits or RecordLimits()
     parts: list[Recording] = []
     objects = 0
-    for part, library in enumerate(each for each in build.libraries if entry in each.entries or not each.entries):
+    libraries = [each for each in build.libraries if entry in each.entries or not each.entries]
+    for part, library in enumerate(sorted(libraries, key=lambda each: each.core != "cube")):
         before = tuple(site for part in parts for site in part.sites)
         run = _RecordingRun(library.path, build, entry, arguments, grid, limits, inform, before, objects, part)
-        parts.append(run.run(OF_LIBRARY.get(library.core, cores), subblocks))
+        is_paired = any(works(part) for part in parts)
+        count = (VECTOR_CORES if is_paired else AS_ASKED) if subblocks is None else subblocks
+        parts.append(run.run(OF_LIBRARY.get(library.core, cores), count))
         objects = run.objects
     return joined(parts)
+
+
+def works(recording: Recording) -> bool:
+    """Whether cores do more than order their own pipes."""
+    blocks = [np.unique(block.calls) for launch in recording.launches for block in launch.blocks]
+    numbers: list[int] = np.unique(np.concatenate(blocks)).tolist() if blocks else []
+    return not all(is_own(recording.calls[number]) for number in numbers)
 
 
 class _RecordingRun:
@@ -167,8 +183,8 @@ class _RecordingRun:
         self._resolved = before
         self._views: tuple[np.ndarray[Any, np.dtype[np.uint8]] | None, ...] = ()
         self._answer_seconds = limits.answer_seconds
-        self._runs = 0
-        """How often each block is run: on each core, for each vector core of a cube core."""
+        self._runs = 0, 0
+        """How often each block is run, at least and at most: on each core, for each vector core of a cube core."""
         self._problems: list[RecordingProblem] = []
 
     @property
@@ -179,7 +195,9 @@ class _RecordingRun:
     def run(self, cores: Sequence[CoreName], subblocks: int) -> Recording:
         self._shared.set("cores", sum(CORES[core] for core in set(cores)))
         self._shared.set("subblocks", subblocks)
-        self._runs = ("cube" in cores) + subblocks * ("vector" in cores)
+        least, most = (1, VECTOR_CORES) if subblocks == AS_ASKED else (subblocks, subblocks)
+        on_cube, on_vector = "cube" in cores, "vector" in cores
+        self._runs = on_cube + least * on_vector, on_cube + most * on_vector
         self._shared.set("informs", self._inform is not None)
         task = {
             "library": str(self._library.resolve()), "grid": self._grid, "name": self._entry,
@@ -304,7 +322,7 @@ class _RecordingRun:
             self._advance()
             launches = self._reader.launches()
             if self._shared.get("state") == FINISHED:
-                self._reader.check_whole(self._runs)
+                self._reader.check_whole(*self._runs)
         except TraceError as error:
             self._problem("trace", str(error))
         sites = self._sites()[len(self._before) :]

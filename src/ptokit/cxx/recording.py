@@ -128,6 +128,10 @@ class RecordedCall:
     """An index into `Recording.sites`."""
 
 
+VECTOR_CORES = 2
+"""How many vector cores a block may have."""
+
+
 @dataclass(frozen=True, eq=False)
 class RecordedBlock:
     """What one core of one block did, in order."""

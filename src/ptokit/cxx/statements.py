@@ -18,7 +18,7 @@ from functools import partial
 from ptokit.cxx.operands import Indices, Unexpressible, element_type
 from ptokit.cxx.recording import CoreName, RecordedCall, RecordedOperand, RecordedScalar, RecordedText, RecordedTile
 from ptokit.isa.policy import TileType
-from ptokit.target.profile import CUBE_CORE, EVENT_IDS, PIPES, VECTOR_CORE
+from ptokit.target.profile import CROSS_IDS, CUBE_CORE, EVENT_IDS, PIPES, VECTOR_CORE
 
 CORES: dict[CoreName, str] = {"vector": VECTOR_CORE.name, "cube": CUBE_CORE.name}
 """The names of the cores in programs."""
@@ -119,9 +119,11 @@ def group_flags(calls: Iterable[RecordedCall]) -> dict[int, int]:
     return {number: mode for mode, number in found if number not in handed}
 
 
-def without_groups(call: RecordedCall, groups: Mapping[int, int]) -> RecordedCall | None:
+def without_groups(call: RecordedCall, groups: Mapping[int, int], vector_cores: int = 1) -> RecordedCall | None:
     """A call as the core of one block sees it: a wait for all blocks is a barrier of all blocks; None for the other
     ends of such flags."""
+    if vector_cores > 1 and call.name == CROSS_SET and groups.get(_message(call.operands[1])[1]) == SUBBLOCKS:
+        raise Unexpressible("a flag from one vector core to the other one of its block is not modelled")
     if call.name == CROSS_SET:
         return None if _message(call.operands[1])[1] in groups else call
     if call.name != CROSS_WAIT or (mode := groups.get(_number(call.operands[-1]))) is None:
@@ -146,15 +148,20 @@ IDLE = frozenset(("tassign", "set_ffts_base_addr", "set_mask_norm", "set_vector_
 """Calls that do nothing that a program states: later calls show the address of a tile. Those that set registers from
 the extents of a tile read none of its data."""
 INTRA = frozenset(("set_intra_block", "wait_intra_block"))
-SECOND_CORE = 16
-"""Ids from this one on, on the cube core, are the second vector core's."""
+OWN = frozenset((*IDLE, "set_flag", "wait_flag", "pipe_barrier", "get_buf", "rls_buf"))
+"""Calls that concern no other core, and no data."""
 
 
-def is_idle(call: RecordedCall, core: CoreName) -> bool:
-    """Whether a call does nothing that a program states. Programs have one vector core for each cube core: flags of the
-    cube core for the second one are left out."""
-    if call.name in INTRA and core == "cube":
-        return _number(call.operands[1]) >= SECOND_CORE
+def is_own(call: RecordedCall) -> bool:
+    """Whether a call only orders the pipes of its core, or does nothing that a program states."""
+    return call.name in OWN
+
+
+def is_idle(call: RecordedCall, core: CoreName, vector_cores: int = 1) -> bool:
+    """Whether a call does nothing that a program states. Flags of the cube core for the second vector core are left out
+    of a program without it."""
+    if call.name in INTRA and core == "cube" and vector_cores < 2:
+        return _number(call.operands[1]) >= CROSS_IDS
     return call.name in IDLE
 
 

@@ -19,6 +19,7 @@ from ptokit.cxx.recording import (
     MEMORIES,
     PADS,
     SLAYOUTS,
+    VECTOR_CORES,
     LaunchArgument,
     RecordedArray,
     RecordedBlock,
@@ -254,10 +255,11 @@ class TraceReader:
         except MemoryError:
             raise TraceError("ptokit has too little memory for the trace") from None
 
-    def check_whole(self, runs: int) -> None:
-        """Checks a recording that came to its end; `runs`: how often each block was run."""
+    def check_whole(self, runs: int, most: int = 0) -> None:
+        """Checks a recording that came to its end; `runs`: how often each block was run, at least and at `most`."""
         for launch in self._launches:
-            if not launch.complete or len(launch.blocks) != launch.grid * runs:
+            count = len(launch.blocks)
+            if not launch.complete or not launch.grid * runs <= count <= launch.grid * max(runs, most):
                 raise TraceError(f"the trace is damaged (a launch of {launch.grid:,} blocks did not end)")
 
     # ------------------------------------------------------------------------------------------- definitions
@@ -308,7 +310,8 @@ class TraceReader:
 
     def read_block(self, words: list[int]) -> None:
         launch, (index, is_cube, subblock, first) = self._launches[-1], words
-        if self._block_is_open() or launch.complete or index >= launch.grid or first < self._end_of_blocks:
+        is_misplaced = index >= launch.grid or subblock >= VECTOR_CORES
+        if self._block_is_open() or launch.complete or is_misplaced or first < self._end_of_blocks:
             raise ValueError("a block of no launch, or of calls of another block")
         launch.blocks.append(_OpenBlock(index, bool(is_cube), subblock, first))
         self._end_of_blocks = first

@@ -36,6 +36,8 @@ class CoreState:
     iteration: int = 0
     loops: tuple[int, ...] = ()
     """The values of the variables of the loops around."""
+    vector: int = 0
+    """The vector core whose UB it sees."""
 
     def copy(self) -> CoreState:
         """The same, to return to."""
@@ -59,8 +61,11 @@ class Frame:
         """The iteration of the innermost loop."""
         self.tiles: dict[str, Storage] = {}
         self.addresses: dict[str, int] = {}
-        self.copies: dict[str, list[tuple[Storage, Bytes]]] = {}
-        self.memories: dict[TileType, OnChip] = {}
+        self.copies: dict[tuple[str, int], list[tuple[Storage, Bytes]]] = {}
+        self.memories: dict[tuple[TileType, int], OnChip] = {}
+        """By the memory and the vector core that has it."""
+        self.vector = 0
+        """The vector core whose UB the running core sees."""
         self.unspecified: Unspecified | None = None
         """The unspecified values of the launch; None if it has none."""
         self.is_stopped: object = False
@@ -78,7 +83,11 @@ class Frame:
     def enter(self, state: CoreState) -> None:
         """Go on with a core."""
         self.core, self.values, self.iteration = state.core, state.values, state.iteration
-        self.tiles, self.addresses = state.tiles, state.addresses
+        self.tiles, self.addresses, self.vector = state.tiles, state.addresses, state.vector
+
+    def vector_of(self, memory: TileType) -> int:
+        """The vector core that has a memory which the running core sees; 0 for those of the cube core."""
+        return self.vector if memory is TileType.Vec else 0
 
     @property
     def when(self) -> str:
@@ -122,7 +131,7 @@ class Frame:
             message = f"{tile.name} at {address:#x} lies beyond every memory"
             finding = Finding("error", "A-38", message, None, tile.name, fix="use lower addresses")
             raise VerifyError(self.placed([finding]))
-        memory = self.memories.setdefault(spec.loc, OnChip())
+        memory = self.memories.setdefault((spec.loc, self.vector_of(spec.loc)), OnChip())
         self.tiles[tile.name] = Storage(memory.at(address, spec.nbytes).view(spec.dtype.bits), spec.dtype)
         self.addresses[tile.name] = address
 

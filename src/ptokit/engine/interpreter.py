@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,12 +18,14 @@ from ptokit.finding import Finding, VerifyError
 from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.program import ir
 from ptokit.program.bounds import event_finding, ids_of, index_finding
-from ptokit.program.expr import BLOCK_NUM, Var, compiled, value_of
+from ptokit.program.cores import vector_of, vectors_of
+from ptokit.program.expr import BLOCK_NUM, SUBBLOCK_IDX, Var, compiled, value_of
 from ptokit.program.handover import endless_finding, first_in_source
 from ptokit.program.instr_calls import Sharing, all_operands, has_slices, sharing, tile_spec
 from ptokit.program.streams import CoreStream, Node, Streams, Wait, crosses
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
+from ptokit.target.profile import CUBE_CORE
 
 POISON = 0xFF
 """Every byte of a tile that nothing has written."""
@@ -110,7 +112,8 @@ class Executable:
             frame = self._idle.pop()
         except IndexError:
             frame = Frame()
-        frame.tensors, frame.values, frame.listener = tensors, {**integers, BLOCK_NUM: grid}, listener
+        frame.tensors, frame.listener = tensors, listener
+        frame.values = {**integers, BLOCK_NUM: grid, SUBBLOCK_IDX: 0}
         frame.form = self.program.form
         frame.unspecified = None if self.program.is_modelled else Unspecified()
         try:
@@ -165,7 +168,7 @@ class Executable:
         """A wait for the other core never ends, or several that wait for one another."""
         first, *others = first_in_source(waits)
         frame.where = first.where
-        raise VerifyError(frame.placed([endless_finding(first, others)]))
+        raise VerifyError(frame.placed([endless_finding(first, others, self.program.vector_cores)]))
 
     def _step(self, stmt: ir.Stmt) -> Step:
         return STEPS[type(stmt)](stmt, self)
@@ -176,7 +179,8 @@ class CoreSteps:
 
     def __init__(self, executable: Executable, frame: Frame) -> None:
         self._executable, self._frame = executable, frame
-        self._cores: dict[str, CoreState] = {}
+        self._cores: dict[tuple[str, int], CoreState] = {}
+        """By the core, and the vector core whose UB it sees."""
 
     def run(self, streams: Streams) -> None:
         """Run a block."""
@@ -202,19 +206,26 @@ class CoreSteps:
 
     def execute(self, node: Node, stream: CoreStream) -> None:
         """Run a statement."""
-        self._enter(stream)
-        self._step(node)
+        for vector in self._vectors(node, stream):
+            self._enter(stream, vector)
+            self._step(node)
 
-    def state(self, stream: CoreStream) -> CoreState:
+    def _vectors(self, node: Node, stream: CoreStream) -> tuple[int, ...]:
+        """The vector cores whose UB a statement sees: its own, or those that it reaches from the cube core."""
+        is_divided = self._executable.program.vector_cores > 1 and stream.core == CUBE_CORE.name
+        return vectors_of(node.stmt) if is_divided else (vector_of(stream.core),)
+
+    def state(self, stream: CoreStream) -> dict[int, CoreState]:
         """The state of a core now."""
         self._enter(stream)
-        return self._cores[stream.core].copy()
+        return {vector: state.copy() for (core, vector), state in self._cores.items() if core == stream.core}
 
     def execute_later(self, node: Node, stream: CoreStream, state: object) -> None:
         """Run a statement in an earlier state of its core."""
-        assert isinstance(state, CoreState)
-        self._frame.enter(state)
-        self._step(node)
+        known = cast("dict[int, CoreState]", state)
+        for vector in self._vectors(node, stream):
+            self._frame.enter(known[vector] if vector in known else next(iter(known.values())))
+            self._step(node)
 
     def stuck(self, waits: list[Wait]) -> None:
         """Waits that never end."""
@@ -227,10 +238,12 @@ class CoreSteps:
         elif not self._executable.is_idle(node.stmt):
             self._executable.step_of(node.stmt)(self._frame)
 
-    def _enter(self, stream: CoreStream) -> None:
-        state = self._cores.get(stream.core)
+    def _enter(self, stream: CoreStream, vector: int | None = None) -> None:
+        vector = vector_of(stream.core) if vector is None else vector
+        state = self._cores.get((stream.core, vector))
         if state is None:
-            state = self._cores[stream.core] = CoreState(stream.core, stream.values, {}, {})
+            state = CoreState(stream.core, stream.values, {}, {}, vector=vector)
+            self._cores[stream.core, vector] = state
         state.iteration, state.loops = stream.iteration, stream.loops
         self._frame.enter(state)
 
@@ -275,9 +288,10 @@ class DeclareStep:
             address = frame.value(tile.addresses[frame.iteration % len(tile.addresses)])
             frame.place(tile, address, self.executable.profile.name)
             return None
-        copies = frame.copies.get(tile.name)
+        place = tile.name, frame.vector_of(tile.spec.loc)
+        copies = frame.copies.get(place)
         if copies is None:
-            copies = frame.copies[tile.name] = [_memory(tile.spec) for _ in range(tile.buffers)]
+            copies = frame.copies[place] = [_memory(tile.spec) for _ in range(tile.buffers)]
         frame.tiles[tile.name], content = copies[frame.iteration % tile.buffers]
         return content
 
@@ -360,8 +374,8 @@ class InstructionStep:
 class FlagStep:
     """A flag whose event id is computed: the id must be in range."""
 
-    def __init__(self, flag: ir.Flag | ir.CrossFlag, _executable: Executable) -> None:
-        self.flag = flag
+    def __init__(self, flag: ir.Flag | ir.CrossFlag, executable: Executable) -> None:
+        self.flag, self._vector_cores = flag, executable.program.vector_cores
 
     def __call__(self, frame: Frame) -> None:
         self.event(frame)
@@ -370,7 +384,7 @@ class FlagStep:
         """The current event id."""
         frame.where = self.flag.where
         event = frame.value(self.flag.event)
-        most = ids_of(self.flag)
+        most = ids_of(self.flag, self._vector_cores)
         if not 0 <= event < most:
             raise VerifyError([frame.located(event_finding(event, most, frame.when))])
         return event

@@ -91,6 +91,10 @@ Iteration = tuple[tuple[str, int], ...]
 """Loop variables and their values, the outermost first."""
 
 
+VECTOR = "vector core"
+"""The name of the number of a vector core among those of loop variables."""
+
+
 @dataclass(frozen=True)
 class ConflictAccess:
     """One of the two accesses of a conflict: a pipe of an instruction touches one of its operands."""
@@ -218,4 +222,5 @@ def moments(seen: Seen | None, first: ConflictAccess | None) -> str:
 
 def _moment(block: int, iteration: Iteration) -> str:
     """`block 3, i=2`."""
-    return ", ".join((f"block {block:,}", *(f"{named(name)}={value}" for name, value in iteration)))
+    counts = (f"{name} {value}" if name == VECTOR else f"{named(name)}={value}" for name, value in iteration)
+    return ", ".join((f"block {block:,}", *counts))

@@ -255,7 +255,8 @@ class CppKernel(ForeignKernel):
         grid = self.grid if self.entry.kind == "kernel" else None
         passed = [*self._passed(arguments)]
         try:
-            found = record(build, self.entry.name, passed, grid, self.source.limits, inform=Informer(target).inform)
+            inform = Informer(target).inform
+            found = record(build, self.entry.name, passed, grid, self.source.limits, inform=inform, subblocks=None)
             if self.source.unknown is None:
                 return found
             return self.source.unknown.judged(found, build.source, self.source.options, self.entry.name, passed, grid)

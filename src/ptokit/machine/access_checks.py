@@ -22,7 +22,7 @@ from ptokit.machine.pipes import Stuck
 from ptokit.machine.report import MachineOptions
 from ptokit.machine.shadow import READ, WRITE, Earlier, Shadow, meets
 from ptokit.machine.site import Executed, Site
-from ptokit.program.cores import PipeWork, core_of, unit_of
+from ptokit.program.cores import PipeWork, core_of, cross_name, kind_of, unit_of
 from ptokit.program.ir import CrossFlag, Instr, Program, Stmt
 from ptokit.target import SCALAR, VECTOR, Profile
 
@@ -174,7 +174,7 @@ class AccessChecks:
             place = touch.place
             since = self.clocks.started[me] if place.is_global else 0
             if not place.is_global:
-                key = place.name, touch.how, number
+                key = place.shadow, touch.how, number
                 self.naming.starts.setdefault(key, {})[place.start, touch.operand] = time
             place.shadow.record(touch.how, me, time, number, touch.extent, place.start, since)
 
@@ -199,7 +199,10 @@ class AccessChecks:
         folds = not self.options.consequences
         for last in self._last_of(met, clock) if folds else met:
             before = self.clocks.pipes[last.earlier.pipe]
-            hazard = self._unordered if core_of(before) == core_of(last.pipe) else self._not_handed
+            cores = core_of(before), core_of(last.pipe)
+            hazard = self._unordered if cores[0] == cores[1] else self._not_handed
+            if hazard is self._not_handed and kind_of(cores[0]) == kind_of(cores[1]):
+                hazard = hazards.between_blocks
             alike = [each for each in met if each.earlier.pipe == last.earlier.pipe] if folds else [last]
             shown = next((each for each in alike if each.touch.is_index), alike[0])
             self.conflict(hazard, shown if shown is last else shown._replace(last=last))
@@ -341,14 +344,14 @@ class FlagChecks:
         """A block has ended."""
         for flag, setter in self.clocks.end():
             if isinstance(setter, tuple) and self.orders and flag not in self._unset:
-                message = f"the flag {_named(flag)} is still set when a block ends"
+                message = f"the flag {self._named(flag)} is still set when a block ends"
                 fix = Fix(self.fixes.last_wait(flag), " at the end: the next kernel would find it set")
                 self.report([Finding("hazard", "KN-13", message, None, "flag", fix=fix)], *setter, flag=flag)
 
     def set_twice(self, flag: Hashable, what: object, before: object, is_doubled: bool) -> None:
         if isinstance(what, tuple) and self.orders:
             level, why = TWICE[is_doubled]
-            message = f"the flag {_named(flag)} is set {why}"
+            message = f"the flag {self._named(flag)} is set {why}"
             src, dst, _ = _parts(flag)
             other = self.fixes.event(unit_of(src), unit_of(dst), id(what[0]))
             free = "" if other is None else f" (id {other} is free)"
@@ -379,22 +382,29 @@ class FlagChecks:
             wrong = self.fixes.same_id(stmt, flag, self.clocks.left(flag))
         self.explained |= {wrong[0]} if wrong else set()
         if hazards.is_between(stuck):
-            found, stmt = hazards.endless_wait(stuck)
+            found, stmt = hazards.endless_wait(stuck, self.fixes.program.vector_cores)
             self.report([replace(each, fix=wrong[1]) if wrong else each for each in found], stmt, moment)
             return
         if isinstance(stmt, Instr):
             message, operand, fix = f"{stmt.name} waits for an event that nothing signals", "event", "record it first"
         else:
-            message = f"{unit_of(stuck.pipe)} waits forever for the flag {_named(stuck.flag)}"
+            message = f"{unit_of(stuck.pipe)} waits forever for the flag {self._named(stuck.flag)}"
             added = self.fixes.missing_set(stmt, *_parts(stuck.flag), is_again=is_again)
             operand, fix = "flag", wrong[1] if wrong else Fix(added, ", or set it on every path to the wait")
         self.report([Finding("error", "KN-13", message, None, operand, fix=fix)], stmt, moment)
+
+    def _named(self, flag: object) -> str:
+        """A flag as messages name it."""
+        if isinstance(flag, tuple) and len(flag) == 2:
+            return cross_name(flag, self.fixes.program.vector_cores)
+        src, dst, event = _parts(flag)
+        return f"{unit_of(src)}→{unit_of(dst)} {event}"
 
     def is_explained(self, *pipes: str) -> bool:
         """Whether one of two pipes of different cores has waited in vain for the other core."""
         waits = [stmt for stmt in self._unset.values() if isinstance(stmt, CrossFlag)]
         return not self.options.consequences and any(
-            core_of(pipe) == wait.core and (self.profile.cross_wait or wait.pipe) in (unit_of(pipe), SCALAR)
+            kind_of(core_of(pipe)) == wait.core and (self.profile.cross_wait or wait.pipe) in (unit_of(pipe), SCALAR)
             for pipe in pipes
             for wait in waits
         )
@@ -404,11 +414,3 @@ def _parts(flag: object) -> tuple[str, str, object]:
     """The pipes and the event of a flag."""
     src, dst, event = flag if isinstance(flag, tuple) else ("", "", flag)
     return src, dst, event
-
-
-def _named(flag: object) -> str:
-    """A flag as messages name it."""
-    if isinstance(flag, tuple) and len(flag) == 2:
-        return f"{flag[1]} of {flag[0]}"
-    src, dst, event = _parts(flag)
-    return f"{unit_of(src)}→{unit_of(dst)} {event}"

@@ -13,7 +13,7 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 from ptokit.machine.pipes import Pipe, PipeEngine, Semaphore, Signal, Stuck
-from ptokit.program.cores import core_of
+from ptokit.program.cores import core_of, has_set, is_waited_by
 from ptokit.target.profile import CROSS_MOST
 
 Clock = list[int]
@@ -129,7 +129,7 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         if isinstance(flag, tuple) and len(flag) == 3:
             self._flags[flag].stamp = list(self._pipes[flag[0]].clock)
         elif isinstance(flag, tuple) and flag in self._semaphores:
-            clocks = [pipe.clock for name, pipe in self._pipes.items() if core_of(name) == flag[0]]
+            clocks = [pipe.clock for name, pipe in self._pipes.items() if has_set(name, flag)]
             self._semaphores[flag].give(reduce(_latest, clocks))
 
     def left(self, flag: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], object]]:
@@ -145,10 +145,12 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
 
     def unused(self, gate: str, before: int, time: int) -> tuple[Any, ...] | None:
         """A flag that is set after what the pipe `before` did at a time, and for which `gate` has not waited."""
-        core, crosses = core_of(self.pipes[before]), core_of(self.pipes[before]) != core_of(gate)
+        setter, crosses = self.pipes[before], core_of(self.pipes[before]) != core_of(gate)
         for flag, semaphore in self._semaphores.items() if crosses else ():
             stamps: list[Clock] = list(semaphore.stamps) if semaphore.last_wait is None else []
-            if isinstance(flag, tuple) and flag[0] == core and any(clock[before] >= time for clock in stamps):
+            if not isinstance(flag, tuple) or not has_set(setter, flag) or not is_waited_by(gate, flag):
+                continue
+            if any(clock[before] >= time for clock in stamps):
                 return flag
         for flag, signal in self._flags.items():
             if isinstance(flag, tuple) and flag[1] == gate and signal.stamp and signal.stamp[before] >= time:

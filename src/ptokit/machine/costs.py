@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from numbers import Real
 from typing import Any, NamedTuple
 
 from ptokit.brief import brief, elided, listed
+from ptokit.program.cores import kind_of
 from ptokit.spec import family_of
 from ptokit.target import LOAD, Profile
 
@@ -106,8 +108,9 @@ class Costs:
         return self.numbers.get("GM latency cycles", 0.0)
 
     def cores(self, used: Iterable[str]) -> int:
-        """How many blocks run at a time, if a block uses one core of each of these kinds."""
-        counts = [self.numbers[name] for core in used if (name := f"{core} cores") in self.numbers]
+        """How many blocks run at a time, if a block uses these cores."""
+        each = Counter(map(kind_of, used))
+        counts = [self.numbers[name] // each[core] for core in each if (name := f"{core} cores") in self.numbers]
         return max(1, int(min(counts, default=1)))
 
     @property

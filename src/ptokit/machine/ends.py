@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ptokit.engine.storage import Array
-from ptokit.finding import ConflictAccess, Iteration
+from ptokit.finding import VECTOR, ConflictAccess, Iteration
 from ptokit.isa.policy import BLayout, SLayout
 from ptokit.machine.memories import Global, MemoryLocation
-from ptokit.machine.shadow import READ, Earlier, Extent
+from ptokit.machine.shadow import READ, Earlier, Extent, Shadow
 from ptokit.program.cores import unit_of
 from ptokit.program.expr import Var, evaluate
 from ptokit.program.instr_calls import access_of, all_operands, call_of, effects
@@ -23,7 +23,14 @@ from ptokit.program.show import name_of, operands_of
 from ptokit.target import Profile
 
 Moment = tuple[int, ...]
-"""The values of the loop variables around a statement, the outermost first."""
+"""The values of the loop variables around a statement, the outermost first. If both vector cores of a block run the
+program, the number of the one that runs comes before them."""
+
+
+class VectorNumber(int):
+    """The number of a vector core in its block."""
+
+
 Issued = tuple[Stmt, Moment]
 """A statement that was issued, and when."""
 
@@ -70,7 +77,8 @@ class Iterations:
 
     def shown(self, number: int, moment: Moment) -> Iteration:
         """An iteration with the names of the loop variables."""
-        return tuple(zip(map(self._name, self._loops[number]), moment, strict=False))
+        vector = tuple((VECTOR, int(value)) for value in moment[:1] if isinstance(value, VectorNumber))
+        return (*vector, *zip(map(self._name, self._loops[number]), moment[len(vector) :], strict=False))
 
     def _name(self, var: Var) -> str:
         """The author's name of a loop variable: without the number that distinguishes several loops."""
@@ -129,7 +137,7 @@ class Naming:
 
     def __init__(self, program: Program, profile: Profile, gm: Global) -> None:
         self.program, self.profile, self.gm = program, profile, gm
-        self.starts: dict[tuple[str, str, int], dict[tuple[int, str], int]] = {}
+        self.starts: dict[tuple[Shadow, str, int], dict[tuple[int, str], int]] = {}
         """By memory of the chip, kind of access and statement: where which operand was accessed, and when last."""
 
     def name(self, stmt: Stmt, operand: str, address: int) -> str:
@@ -151,7 +159,7 @@ class Naming:
         array of the other access, `first` where they meet."""
         if not isinstance(stmt, Instr):
             return "source"
-        starts = self.starts.get((touch.place.name, earlier.how, earlier.statement), {})
+        starts = self.starts.get((touch.place.shadow, earlier.how, earlier.statement), {})
         if at := [place for place, time in starts.items() if time == earlier.time and place[0] <= first]:
             return max(at, key=lambda place: place[0])[1]
         expected = ("read" if earlier.how == READ else "write", "update")

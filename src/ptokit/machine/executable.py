@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from operator import length_hint
 from time import perf_counter
+from typing import Any
 
 from ptokit.engine.frame import Frame
 from ptokit.engine.interpreter import AssignStep, DeclareStep, Executable, FlagStep, LoadScalarStep, LoopStep, Step
@@ -34,8 +35,8 @@ from ptokit.machine.shadow import READ
 from ptokit.machine.timeline import Timeline, shown_statements
 from ptokit.machine.trial import Replay
 from ptokit.program.budget import Use, memory_findings
-from ptokit.program.cores import ends_of, fenced_pipes
-from ptokit.program.expr import BLOCK_NUM, Var
+from ptokit.program.cores import ends_of, fenced_pipes, own_pipe
+from ptokit.program.expr import BLOCK_NUM, SUBBLOCK_IDX, Var
 from ptokit.program.instr_calls import written_arguments
 from ptokit.program.ir import Assign, Barrier, CrossFlag, Flag, Instr, LoadScalar, Loop, Stmt, TileDecl
 from ptokit.program.streams import Wait
@@ -90,11 +91,12 @@ class MachineExecutable(Executable):
         written = written_arguments(self.program)
         session = Session(self.program, self.profile, options, tensors, written)
         began = perf_counter()
-        self.observe(session, tensors, {**integers, BLOCK_NUM: grid}, blocks)
+        values = {**integers, BLOCK_NUM: grid, SUBBLOCK_IDX: 0}
+        self.observe(session, tensors, dict(values), blocks)
         if session.skipped or (options.seed is not None and self.profile.pipes):
             session.gm.restore()
         if options.seed is not None and self.profile.pipes and not session.skipped:
-            frames = [WatchedFrame(session, tensors, {**integers, BLOCK_NUM: grid}) for _ in range(MOST_TOGETHER)]
+            frames = [WatchedFrame(session, tensors, dict(values)) for _ in range(MOST_TOGETHER)]
             with suppress(VerifyError, OutOfBoundsError, RunawayLoop):  # due to a value read too early
                 self._run_otherwise(frames, blocks, Chance(int(options.seed or 0)))
         session.note_overlaps()
@@ -145,7 +147,7 @@ class MachineExecutable(Executable):
             super()._run_blocks(frame, done.track(blocks))
 
     def _run_block(self, frame: WatchedFrame, block: int) -> None:
-        frame.fresh.clear()
+        frame.forget_fresh()
         if frame.adversary is None:
             frame.session.begin(block)
         try:
@@ -172,6 +174,10 @@ class MachineExecutable(Executable):
                     frame.run_by(together.begin(session.cores.pipes), stale)
                     self._run_block(frame, block)
                 together.end()
+
+    def flags_between(self, flag: CrossFlag, core: str, event: int) -> tuple[tuple[Any, ...], ...]:
+        """The flags between the cores that a core sets or waits for."""
+        return self._streams.keys(flag, core, event) if self._streams else ((ends_of(flag)[0], event),)
 
     def is_idle(self, stmt: Stmt) -> bool:
         return False
@@ -207,10 +213,10 @@ def _note_address(
     session.memory.placed(tile.name, spec.loc, address, spec.nbytes)
     if session.timer and frame.adversary is None:
         session.timer.place(tile.name, address)
-    key = "declare", tile.name, address
-    if session.memory.owners.is_needed and frame.adversary is None and not session.cache.repeats(key):
-        place = session.memory.chip.at(spec.loc, address, frame.tiles[tile.name])
-        session.cache.check(key, lambda _: session.memory.owners.declare(tile.name, place))
+    key = "declare", tile.name, address, frame.vector
+    if session.memory.has_owners and frame.adversary is None and not session.cache.repeats(key):
+        place = session.memory.chip.at(spec.loc, address, frame.tiles[tile.name], frame.vector_of(spec.loc))
+        session.cache.check(key, lambda _: session.memory.owners(place).declare(tile.name, place))
     if not is_known:
         subject = f"{machine.program.name} on {machine.profile.name}"
         used = {spec.loc: Use(address + spec.nbytes, session.memory.static.get(spec.loc, 0))}
@@ -243,17 +249,18 @@ class _Flag(FlagStep):
 class _CrossFlag(FlagStep):
     """A set or a wait of a flag between the cores."""
 
-    def __init__(self, flag: CrossFlag, machine: Executable) -> None:
+    def __init__(self, flag: CrossFlag, machine: MachineExecutable) -> None:
         super().__init__(flag, machine)
-        setter = ends_of(flag)[0]
-        self.is_set, self.setter = flag.action == "set", setter
+        self.is_set, self._machine, self._flag = flag.action == "set", machine, flag
         pipe = flag.pipe if self.is_set else machine.profile.cross_wait or flag.pipe
         self.pipe = f"{flag.core}.{pipe}"
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
-        flag, what = (self.setter, self.event(frame)), (self.flag, frame.session.running.moment)
-        for engine in frame.engines:
-            (engine.cross_set if self.is_set else engine.cross_wait)(self.pipe, flag, what)
+        what, core = (self.flag, frame.session.running.moment), frame.core or self._flag.core
+        pipe = own_pipe(self.pipe, core, self._machine.program.vector_cores)
+        for flag in self._machine.flags_between(self._flag, core, self.event(frame)):
+            for engine in frame.engines:
+                (engine.cross_set if self.is_set else engine.cross_wait)(pipe, flag, what)
 
 
 class _Barrier:
@@ -261,14 +268,14 @@ class _Barrier:
 
     def __init__(self, stmt: Barrier, machine: MachineExecutable) -> None:
         self.stmt = stmt
-        self.pipes = fenced_pipes(stmt, machine.profile)
+        self.pipes, self._vector_cores = fenced_pipes(stmt, machine.profile), machine.program.vector_cores
 
     def __call__(self, frame: WatchedFrame) -> None:
         for engine in frame.engines:
             if self.stmt.pipe == "ALL":
-                engine.barrier(self.stmt.core or frame.core)
+                engine.barrier(frame.core or self.stmt.core)
             for pipe in self.pipes:
-                engine.fence(pipe)
+                engine.fence(own_pipe(pipe, frame.core, self._vector_cores))
 
 
 class _LoadScalar(LoadScalarStep):

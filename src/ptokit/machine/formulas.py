@@ -407,11 +407,11 @@ class TimedWorks:
     """The works of executed instructions; equal executions share one."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Plan, Tally], TimedWork] = {}
+        self._known: dict[tuple[Plan, int, Tally], TimedWork] = {}
 
     def of(self, executed: Executed) -> TimedWork:
-        key = executed.plan, tally_of(executed)
-        return self._known.get(key) or remember(self._known, key, TimedWork(executed.call, executed.steps, key[1]))
+        key = executed.plan, id(executed.steps), tally_of(executed)  # the work keeps the steps
+        return self._known.get(key) or remember(self._known, key, TimedWork(executed.call, executed.steps, key[2]))
 
 
 def tally_of(executed: Executed) -> Tally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from ptokit import spec
 from ptokit.engine.storage import Storage
@@ -18,15 +18,16 @@ from ptokit.machine.pipes import Stuck
 from ptokit.machine.shadow import Extent
 from ptokit.machine.site import Site
 from ptokit.program.budget import simt_launch
-from ptokit.program.cores import core_of, ends_of, is_crossing, unit_of
+from ptokit.program.cores import core_of, ends_of, is_crossing, kind_of, unit_of
 from ptokit.program.expr import interval
 from ptokit.program.handover import endless_finding, expected_hand_over, first_in_source, free_cross_ids, sync_name
 from ptokit.program.ir import Barrier, Branch, CrossFlag, Flag, Loop, Program, Stmt, walk
 from ptokit.program.memory import Path, meeting_block
 from ptokit.program.order import free_ids
 from ptokit.program.repair import Edited, SyncCode
+from ptokit.program.streams import named_wait
 from ptokit.target import GM_ACCESS, LOAD, VECTOR, Profile
-from ptokit.target.profile import CROSS_MOST
+from ptokit.target.profile import CROSS_IDS, CROSS_MOST, VECTOR_CORE
 
 FlagKey = tuple[Any, ...]
 """Two pipes and an event id; of a flag between the cores, the core that sets it and an id."""
@@ -86,7 +87,7 @@ class Fixes:
 
     def hand_over(self, first: ConflictAccess, then: ConflictAccess) -> str:
         """Make the second access wait for the first one, on the other core."""
-        core, user = core_of(first.pipe), then.statement
+        core, user = kind_of(core_of(first.pipe)), then.statement
         free = self._free_across.setdefault(core, free_cross_ids(self.program, core))
         if (core, user) not in self._events:
             self._events[core, user] = free.pop(0) if free else 0
@@ -170,7 +171,7 @@ class Fixes:
             if isinstance(stmt, Flag | CrossFlag) and stmt.action == action:
                 low, high = interval(stmt.event, {})
                 own = [stmt.src, stmt.dst] if isinstance(stmt, Flag) else [ends_of(stmt)[0]]
-                if own == ends and low <= flag[-1] <= high:
+                if own == ends and any(low <= number <= high for number in (flag[-1], flag[-1] % CROSS_IDS)):
                     return True
         return False
 
@@ -182,12 +183,17 @@ def _flag(action: str, src: str, dst: str, event: object) -> SyncCode:
 
 def _across(action: str, pipe: str, event: object) -> SyncCode:
     """A set or a wait of a pipe, for the other core."""
-    return SyncCode(CrossFlag(action, core_of(pipe), unit_of(pipe), 0), str(event))
+    core = kind_of(core_of(pipe))
+    if isinstance(event, int) and core == VECTOR_CORE.name:
+        event %= CROSS_IDS
+    return SyncCode(CrossFlag(action, core, unit_of(pipe), 0), str(event))
 
 
 def _with_id(stmt: Stmt, event: object) -> SyncCode:
     """A flag with another event id."""
     assert isinstance(stmt, Flag | CrossFlag)
+    if isinstance(stmt, CrossFlag) and stmt.core == VECTOR_CORE.name and isinstance(event, int):
+        event %= CROSS_IDS
     return SyncCode(replace(stmt, event=0), str(event))
 
 
@@ -306,7 +312,7 @@ BLOCKS_FIX = {True: LATER, False: "let blocks write apart, or use one kind of at
 
 
 def between_blocks(first: ConflictAccess, then: ConflictAccess, profile: Profile) -> Finding:
-    """Two blocks that access the same bytes of global memory, at least one of them to write."""
+    """Two blocks, or two vector cores of a block, that access the same bytes, at least one of them to write."""
     is_scratch = "scratch" in (_role(first), _role(then))
     reads, target = "read" in (first.how, then.how), profile.name
     stores = () if reads else (c.kind for act in (first, then) for c in _conflicts(act) if c.memory == then.memory)
@@ -315,6 +321,10 @@ def between_blocks(first: ConflictAccess, then: ConflictAccess, profile: Profile
     message = f"block {then.block}: {then}; block {first.block}: {first}{first.line}; nothing orders blocks"
     fix = "give every block its own scratch, apart from what other blocks touch" if is_scratch else BLOCKS_FIX[reads]
     expected = "blocks that touch different elements"
+    if core_of(then.pipe) != core_of(first.pipe) and then.block == first.block:
+        message = f"{then.on_core}; {first.on_core}{first.line}; nothing orders the two vector cores of a block"
+        fix = "give each vector core elements of its own, by its number in the block, or let only one do it"
+        expected = "vector cores that touch different elements"
     return Finding("error", rule, message, kind, then.operand, expected, fix=fix, target=target)
 
 
@@ -389,7 +399,7 @@ def unwritten(part: ConflictAccess, count: int, total: int, reason: str, target:
 
 def not_handed_over(fixes: Fixes, first: ConflictAccess, then: ConflictAccess, profile: Profile) -> Finding:
     """Two accesses on different cores that nothing orders."""
-    cores = core_of(first.pipe), core_of(then.pipe)
+    cores = kind_of(core_of(first.pipe)), kind_of(core_of(then.pipe))
     message = f"{then.on_core}; nothing orders this {then.how} after {first.noun_on_core}"
     fix = fixes.hand_over(first, then)
     return Finding(
@@ -399,8 +409,14 @@ def not_handed_over(fixes: Fixes, first: ConflictAccess, then: ConflictAccess, p
 
 def _waits(found: Stuck) -> list[Flag | CrossFlag]:
     """The waits for the other core among those that wait for one another."""
-    waits = [each.what[0] for each in (found, *found.others) if isinstance(each.what, tuple)]
-    return [stmt for stmt in waits if isinstance(stmt, Flag | CrossFlag) and is_crossing(stmt)]
+    return [stmt for stmt, _ in _waiting(found)]
+
+
+def _waiting(found: Stuck) -> Iterator[tuple[Flag | CrossFlag, Stuck]]:
+    for each in (found, *found.others):
+        stmt = each.what[0] if isinstance(each.what, tuple) else None
+        if isinstance(stmt, Flag | CrossFlag) and is_crossing(stmt):
+            yield stmt, each
 
 
 def is_between(found: Stuck) -> bool:
@@ -410,10 +426,14 @@ def is_between(found: Stuck) -> bool:
     return bool(between) and (is_first or bool(found.others))
 
 
-def endless_wait(found: Stuck) -> tuple[list[Finding], Stmt]:
+def endless_wait(found: Stuck, vector_cores: int) -> tuple[list[Finding], Stmt]:
     """A wait for the other core that never ends, at the first of those that wait for one another."""
-    first, *others = first_in_source(_waits(found))
-    return [endless_finding(first, others)], first
+    waits = first_in_source(_waits(found))
+    if vector_cores < 2:
+        return [endless_finding(waits[0], waits[1:])], waits[0]
+    named = [named_wait(stmt, core_of(each.pipe), cast("Any", each.flag)) for stmt, each in _waiting(found)]
+    first, *others = first_in_source(named)
+    return [endless_finding(first, others, vector_cores)], waits[0]
 
 
 def unpaired(what: CrossFlag, before: CrossFlag) -> Finding:

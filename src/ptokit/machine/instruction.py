@@ -25,14 +25,14 @@ from ptokit.isa.spelling import TMP
 from ptokit.machine import hazards
 from ptokit.machine.adversary import Adversary
 from ptokit.machine.deferred import DeferredInstruction, LateWrites, StaleLines, poison
-from ptokit.machine.ends import MemoryAccess
+from ptokit.machine.ends import MemoryAccess, VectorNumber
 from ptokit.machine.memories import MemoryLocation
 from ptokit.machine.overlaps import HEADERS
 from ptokit.machine.session import Session
 from ptokit.machine.shadow import DATA, FILLED, READ, UNDEFINED, WRITE, Extent, extent_of, listed
 from ptokit.machine.site import Executed, Site, lenient, site
 from ptokit.program.budget import uses_hidden
-from ptokit.program.cores import Sync, in_use
+from ptokit.program.cores import Sync, in_use, kind_of, own_steps
 from ptokit.program.expr import Var, compiled
 from ptokit.program.instr_calls import access_of, effects, named_operands, offset_in, with_tiles
 from ptokit.program.ir import Instr, Stmt, TileDecl, TileUse, View
@@ -56,11 +56,12 @@ class WatchedFrame(Frame):
         self.late: LateWrites | None = None
         self.engines: tuple[Any, ...] = session.engines
         """The engines that flags, events and barriers go to."""
-        self.fresh: set[str] = set()
-        """Tiles whose memory is uninitialised."""
+        self._fresh: tuple[set[str], ...] = tuple(set() for _ in range(session.program.vector_cores))
+        self.fresh = self._fresh[0]
+        """Tiles whose memory is uninitialised, of the running core."""
         self.stmt: Stmt | None = None
         """The statement that runs."""
-        self._known: dict[tuple[str, int], Storage] = {}
+        self._known: dict[tuple[str, int, int], Storage] = {}
 
     def run_by(self, adversary: Adversary, stale: StaleLines | None) -> None:
         """Run another schedule from now on; `stale` is None if all pipes see the same global memory."""
@@ -72,7 +73,14 @@ class WatchedFrame(Frame):
     def enter(self, state: CoreState) -> None:
         """Go on with a core."""
         super().enter(state)
-        self.session.running.moment, self.session.running.values = state.loops, state.values
+        own = (VectorNumber(state.vector),) if state.core != kind_of(state.core) else ()
+        self.session.running.moment, self.session.running.values = (*own, *state.loops), state.values
+        self.fresh = self._fresh[state.vector]
+
+    def forget_fresh(self) -> None:
+        """A block begins."""
+        for fresh in self._fresh:
+            fresh.clear()
 
     def report(self, findings: Sequence[Finding]) -> None:
         indices = self.session.options.enables("indices")
@@ -81,12 +89,13 @@ class WatchedFrame(Frame):
 
     def place(self, tile: TileDecl, address: int, target: str) -> None:
         """Bind a tile to an address of its memory; an address that it had before is not checked again."""
-        known = self._known.get((tile.name, address))
+        vector = self.vector_of(tile.spec.loc)
+        known = self._known.get((tile.name, address, vector))
         if known is None:
             super().place(tile, address, target)
-            self._known[tile.name, address] = self.tiles[tile.name]
+            self._known[tile.name, address, vector] = self.tiles[tile.name]
             return
-        self.memories[tile.spec.loc].at(address, tile.spec.nbytes)  # poison it again in a new block
+        self.memories[tile.spec.loc, vector].at(address, tile.spec.nbytes)  # poison it again in a new block
         self.tiles[tile.name], self.addresses[tile.name] = known, address
 
 
@@ -97,7 +106,7 @@ class WatchedInstruction(InstructionStep):
 
     def __init__(self, instr: Instr, machine: Executable) -> None:
         super().__init__(instr, machine)
-        self.sites: dict[int, tuple[Prepared, Site | None]] = {}
+        self.sites: dict[tuple[int, str], tuple[Prepared, Site | None]] = {}
         self.shown = tuple(operand.tile if isinstance(operand, TileUse) else "" for operand in instr.operands)
         """The tile of every operand; empty if it is none."""
         uses = {start: None for use in instr.tiles for start in use.start}
@@ -160,7 +169,7 @@ class WatchedInstruction(InstructionStep):
         given = here, frame.session.numbers[id(self.instr)], storages, fresh, self.workspace(frame, here)
         work = DeferredInstruction(*given, adversary.chance, frame.stale, frame.late)
         for event in self.instr.waits:
-            adversary.wait_event(event, here.pipes)
+            adversary.wait_event(here.event(event), here.pipes)
         for step in here.steps:
             if isinstance(step, Sync):
                 adversary.sync(step.src, step.dst)
@@ -168,16 +177,19 @@ class WatchedInstruction(InstructionStep):
                 queue = adversary.work_atomically if work.is_atomic(step) else adversary.work
                 queue(step.pipe, partial(work, step))
         if self.instr.event is not None:
-            adversary.signal_event(self.instr.event, here.pipes)
+            adversary.signal_event(here.event(self.instr.event), here.pipes)
 
     def _site(self, prepared: Prepared, frame: WatchedFrame) -> Site | None:
-        known = self.sites.get(id(prepared))
+        key = id(prepared), frame.core
+        known = self.sites.get(key)
         if known is None or known[0] is not prepared:
             second = None if prepared.plan is not None else self._lenient(prepared)
-            made = site(prepared, second, self.executable.profile)
+            made, cores = site(prepared, second, self.executable.profile), frame.session.cores
+            if made is not None and cores.vector_cores > 1:
+                made = replace(made, steps=own_steps(made.steps, frame.core, cores.vector_cores))
             if made is not None and self.instr.opaque_form:
-                made = replace(made, steps=in_use(made.steps, frame.session.cores.pipes))
-            known = remember(self.sites, id(prepared), (prepared, made))
+                made = replace(made, steps=in_use(made.steps, cores.pipes_for(frame.core)))
+            known = remember(self.sites, key, (prepared, made))
         return known[1]
 
     def _lenient(self, prepared: Prepared) -> Prepared:
@@ -220,7 +232,7 @@ class WatchedInstruction(InstructionStep):
     def whole(self, frame: WatchedFrame, tile: str) -> tuple[MemoryLocation, Extent]:
         """The location of a tile, and all of it."""
         spec, storage = self.executable.program.tiles[tile].spec, frame.tiles[tile]
-        place = frame.session.memory.chip.at(spec.loc, frame.addresses.get(tile), storage)
+        place = frame.session.memory.chip.at(spec.loc, frame.addresses.get(tile), storage, frame.vector_of(spec.loc))
         return place, Extent(1, spec.nbytes // place.shadow.unit, 0)
 
 
@@ -331,7 +343,9 @@ class CheckedExecution:
         """The part of UB that the headers use by themselves, as far as there are tiles."""
         hidden = self.session.memory.hidden
         is_used = uses_hidden(self.instr)
-        if is_used and hidden is not None and (above := self.session.memory.chip.above(TileType.Vec, hidden)):
+        if not is_used or hidden is None:
+            return
+        if above := self.session.memory.chip.above(TileType.Vec, hidden, self.frame.vector):
             yield MemoryAccess(HEADERS, WRITE, above[0], Extent(1, above[1], 0), tile=HEADERS, is_lost=True)
 
     def _place(self, tile: str, storage: Storage) -> MemoryLocation:
@@ -393,7 +407,7 @@ class CheckedExecution:
             if access.place.is_global:
                 continue
             shadow, extent, start = access.place.shadow, access.extent, access.place.start
-            if self.session.memory.owners.is_needed and not access.place.is_apart:
+            if self.session.memory.has_owners and not access.place.is_apart:
                 self._check_owner(access)
             if access.operand == TMP and access.how == READ:
                 continue  # what it has written there itself
@@ -439,7 +453,7 @@ class CheckedExecution:
 
     def _check_owner(self, access: MemoryAccess) -> None:
         """No other tile has overwritten what is read."""
-        owners, place, extent = self.session.memory.owners, access.place, access.extent
+        owners, place, extent = self.session.memory.owners(access.place), access.place, access.extent
         spec = self.here.tiles.get(access.operand)
         narrow = spec is not None and not spec.pitch and is_narrow(spec, *spec.valid)
         if access.how != READ:

@@ -31,6 +31,8 @@ class MemoryLocation(NamedTuple):
     """Of a slice of a tile: units from the start of the tile to its own."""
     is_apart: bool = False
     """Whether a tile without an address has the memory for itself."""
+    vector: int = 0
+    """The vector core of a block that has it."""
 
     @property
     def is_global(self) -> bool:
@@ -52,32 +54,35 @@ class ChipMemory:
         """`bits` are enough for the number of a statement."""
         self.names, self._bits, self._poison = names, bits, poison
         self._units, self._sizes = _measures(program)
-        self._shadows: dict[TileType, Shadow] = {}
+        self._shadows: dict[tuple[TileType, int], Shadow] = {}
         self._apart: dict[int, Shadow] = {}
-        self._places: dict[tuple[TileType, int], MemoryLocation] = {}
+        self._places: dict[tuple[TileType, int, int], MemoryLocation] = {}
 
-    def at(self, loc: TileType, address: int | None, storage: Storage) -> MemoryLocation:
-        """The location of a tile; without an address it has a memory of its own."""
+    def at(self, loc: TileType, address: int | None, storage: Storage, vector: int) -> MemoryLocation:
+        """The location of a tile, in the memory of a vector core if it has one; without an address it has a memory of
+        its own."""
         if address is None:
             return MemoryLocation(self._own(storage), 0, self.names[loc], is_apart=True)
-        known = self._places.get((loc, address))
+        known = self._places.get((loc, address, vector))
         if known is None:
-            shadow = self._shadow(loc)
-            known = self._places[loc, address] = MemoryLocation(shadow, address // shadow.unit, self.names[loc])
+            shadow = self._shadow(loc, vector)
+            known = MemoryLocation(shadow, address // shadow.unit, self.names[loc], vector=vector)
+            self._places[loc, address, vector] = known
         return known
 
-    def above(self, loc: TileType, address: int) -> tuple[MemoryLocation, int] | None:
+    def above(self, loc: TileType, address: int, vector: int) -> tuple[MemoryLocation, int] | None:
         """The location of an address, and how many units of tiles follow it; None if there are none."""
         if self._sizes.get(loc, 0) <= address:
             return None
-        shadow = self._shadow(loc)
+        shadow = self._shadow(loc, vector)
         start = address // shadow.unit
-        return MemoryLocation(shadow, start, self.names[loc]), shadow.size - start
+        return MemoryLocation(shadow, start, self.names[loc], vector=vector), shadow.size - start
 
-    def _shadow(self, loc: TileType) -> Shadow:
-        if loc not in self._shadows:
-            self._shadows[loc] = self._new(self._sizes[loc], self._units[loc])
-        return self._shadows[loc]
+    def _shadow(self, loc: TileType, vector: int) -> Shadow:
+        key = loc, vector
+        if key not in self._shadows:
+            self._shadows[key] = self._new(self._sizes[loc], self._units[loc])
+        return self._shadows[key]
 
     def _own(self, storage: Storage) -> Shadow:
         shadow = self._apart.get(storage.address)

@@ -18,7 +18,7 @@ from ptokit.machine.costs import Costs
 from ptokit.machine.ends import MemoryAccess, Moment, RunningBlock, instruction_of
 from ptokit.machine.findings import Findings
 from ptokit.machine.hazards import Fixes
-from ptokit.machine.memories import ChipMemory, Global, Owners
+from ptokit.machine.memories import ChipMemory, Global, MemoryLocation, Owners
 from ptokit.machine.outcomes import LaneRecorder, outcomes
 from ptokit.machine.report import MachineOptions, MemoryUse
 from ptokit.machine.shadow import READ
@@ -52,7 +52,9 @@ class TileMemory:
         """Bytes of each memory that tiles without a given address take."""
         self.hidden = hidden_memory(program, profile)
         """Where in UB the headers of instructions use memory by themselves, if they do."""
-        self.owners = Owners(program, self.hidden)
+        self._owners = tuple(Owners(program, self.hidden) for _ in range(program.vector_cores))
+        self.has_owners = self._owners[0].is_needed
+        """Whether tiles may share bytes."""
         self._used: dict[TileType, dict[tuple[str, int, int], None]] = {}
 
     @cached_property
@@ -63,7 +65,12 @@ class TileMemory:
     def forget(self) -> None:
         """Forget what a block has done."""
         self.chip.forget()
-        self.owners.forget()
+        for owners in self._owners:
+            owners.forget()
+
+    def owners(self, place: MemoryLocation) -> Owners:
+        """The buffers of the memory that a location is in."""
+        return self._owners[place.vector]
 
     def placed(self, tile: str, loc: TileType, address: int, nbytes: int) -> None:
         """A tile has an address."""
@@ -210,17 +217,17 @@ class Session:
     def _time(self, executed: Executed, site: Site, timer: Timer) -> None:
         instr = executed.instr
         for event in instr.waits:
-            timer.wait_event(event, site.pipes)
+            timer.wait_event(site.event(event), site.pipes)
         timer.execute(executed)
         if instr.event is not None:
-            timer.signal_event(instr.event, site.pipes)
+            timer.signal_event(site.event(instr.event), site.pipes)
 
     def issue(self, executed: Executed, site: Site, touches: Touches) -> None:
         """Issue the steps of an instruction to the pipes."""
         instr, number = executed.instr, executed.number
         pipes, moment = site.pipes, self.running.moment
         for event in instr.waits:
-            self.clocks.wait_event(event, pipes, (instr, moment))
+            self.clocks.wait_event(site.event(event), pipes, (instr, moment))
         self.accesses.check_index_flag(executed, site, touches)
         if self.profile.burst:
             self.accesses.check_bursts(executed, site, touches)
@@ -231,7 +238,7 @@ class Session:
                 work = IssuedWork(self.cache.item, position, number, step, site.gates[step.pipe], site.alike)
                 self.clocks.work(step.pipe, partial(self.accesses.check_work, work, touches, moment))
         if instr.event is not None:
-            self.clocks.signal_event(instr.event, pipes)
+            self.clocks.signal_event(site.event(instr.event), pipes)
 
     def skip(self, instr: Instr) -> None:
         """Nothing was executed for an instruction. What waits for its event does not have to wait."""

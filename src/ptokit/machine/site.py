@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -18,7 +18,7 @@ from ptokit.isa.fixes import SKIP_OUTSIDE
 from ptokit.isa.instruction import Call, Repeats
 from ptokit.isa.move import Combine, IndexUnit, Side
 from ptokit.isa.operand import TileSpec
-from ptokit.program.cores import PipeWork, Step, Sync, gate, home_of, on_cores, steps, unit_of
+from ptokit.program.cores import PipeWork, Step, Sync, core_of, gate, home_of, on_cores, steps, unit_of, vector_of
 from ptokit.program.ir import Instr
 from ptokit.program.verify_call import Options
 from ptokit.target import LOAD, SCALAR, STORE, Profile
@@ -41,6 +41,14 @@ class Site:
     @cached_property
     def pipes(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(step.pipe for step in self.steps if isinstance(step, PipeWork)))
+
+    @cached_property
+    def _vector(self) -> int:
+        return max((vector_of(core_of(pipe)) for pipe in self.pipes), default=0)
+
+    def event(self, event: int) -> Hashable:
+        """An event of the core that runs it."""
+        return (event, self._vector) if self._vector else event
 
     @cached_property
     def gates(self) -> dict[str, str]:

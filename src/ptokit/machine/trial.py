@@ -18,9 +18,10 @@ from ptokit.machine.report import MachineOptions
 from ptokit.machine.session import Session
 from ptokit.machine.shadow import Earlier
 from ptokit.machine.site import Executed, Site
-from ptokit.program.expr import BLOCK_NUM, Var
+from ptokit.program.cores import kind_pipe, own_event
+from ptokit.program.expr import BLOCK_NUM, SUBBLOCK_IDX, Var
 from ptokit.program.instr_calls import written_arguments
-from ptokit.program.ir import Program
+from ptokit.program.ir import Program, Stmt
 from ptokit.program.memory import Path
 from ptokit.program.repair import DOUBLED, EARLY, LEFT, OPEN, OVERFLOW, STUCK, Edited, FlagFault, Pairs, Race
 from ptokit.target import Profile
@@ -121,7 +122,7 @@ class Replay:
         options = replace(self.options, checks=checks, seed=None, lanes=False, poison=False, consequences=True)
         session = TrialSession(edited.program, executable.profile, options, tensors, written_arguments(self.program))
         try:
-            made.observe(session, tensors, {**self.integers, BLOCK_NUM: self.grid}, blocks)
+            made.observe(session, tensors, {**self.integers, BLOCK_NUM: self.grid, SUBBLOCK_IDX: 0}, blocks)
         except (VerifyError, OutOfBoundsError) as problem:
             return Faults(error=problem)
         finally:
@@ -153,9 +154,9 @@ def _copied(tensors: Mapping[str, Storage], before: Sequence[tuple[int, Array]])
     return {**copies, **empty}
 
 
-def _counted(flag: Any, count: int) -> Counter[int]:
+def _counted(stmt: Stmt, flag: Any, count: int) -> Counter[int]:
     """The event id of a flag, which counts between the cores, and is a bit otherwise."""
-    return Counter({flag[-1]: count if len(flag) == 2 else 1})
+    return Counter({own_event(stmt, flag[-1]): count if len(flag) == 2 else 1})
 
 
 def _ignored(*_: object) -> None:
@@ -166,7 +167,7 @@ class FlagLog:
     """Listens to the flags of a block, in the order of issue: which set belongs to which wait."""
 
     def __init__(self, session: TrialSession) -> None:
-        self._numbers = session.numbers
+        self._numbers, self._statements = session.numbers, session.statements
         self.pairs: set[tuple[int, int]] = set()
         self.unset: dict[int, Counter[int]] = defaultdict(Counter)
         """Waits that were issued before the set for them: the event ids, and the most sets that were missing."""
@@ -190,7 +191,7 @@ class FlagLog:
             self.pairs.add((self._sets[flag].popleft(), number))
         else:
             self._waits[flag].append(number)
-            self.unset[number] |= _counted(flag, len(self._waits[flag]))
+            self.unset[number] |= _counted(what[0], flag, len(self._waits[flag]))
 
     cross_set, cross_wait = set, wait
 
@@ -198,7 +199,7 @@ class FlagLog:
         """A block has ended."""
         for flag, sets in self._sets.items():
             for number, count in Counter(sets).items():
-                self.left[number] |= _counted(flag, count)
+                self.left[number] |= _counted(self._statements[number], flag, count)
         self._sets.clear()
         self._waits.clear()
 
@@ -246,16 +247,18 @@ class TrialFlagChecks(FlagChecks):
             self.seen.mark()
             kind = DOUBLED if is_doubled else EARLY
             earlier = self.seen.number(before) if isinstance(before, tuple) else None
-            self.seen.wrong[kind, self.seen.number(what), earlier, flag[-1]] = None
+            self.seen.wrong[kind, self.seen.number(what), earlier, own_event(what[0], flag[-1])] = None
         super().set_twice(flag, what, before, is_doubled)
 
     def unpaired(self, flag: Any, what: Any, before: Any) -> None:
         self.seen.mark()
-        self.seen.wrong[OPEN, self.seen.number(what), self.seen.number(before), flag[-1]] = None
+        event = own_event(what[0], flag[-1])
+        self.seen.wrong[OPEN, self.seen.number(what), self.seen.number(before), event] = None
 
     def overflow(self, flag: Any, what: Any, certain: bool) -> None:
         self.seen.mark()
-        self.seen.wrong[OVERFLOW, self.seen.number(what), self.seen.number(what), flag[-1]] = None
+        event = own_event(what[0], flag[-1])
+        self.seen.wrong[OVERFLOW, self.seen.number(what), self.seen.number(what), event] = None
 
     def stuck(self, stuck: Any) -> None:
         if isinstance(stuck.what, tuple):
@@ -278,7 +281,8 @@ class TrialAccessChecks(AccessChecks):
 
     def _note_race(self, earlier: Earlier, number: int, gate: str, *, within: bool = False) -> None:
         self.seen.mark()
-        self.seen.raced[earlier.statement, number, self.clocks.pipes[earlier.pipe], gate, within] = None
+        before = self.clocks.pipes[earlier.pipe]
+        self.seen.raced[earlier.statement, number, kind_pipe(before), kind_pipe(gate), within] = None
 
 
 class TrialSession(Session):
@@ -329,7 +333,12 @@ class TrialSession(Session):
         for (kind, number, earlier), events in wrong.items():
             before = None if earlier is None else paths[earlier]
             (early if kind == EARLY else flags).append(FlagFault(kind, paths[number], tuple(events), before))
-        races = [Race(paths[first], paths[then], src, dst, own) for first, then, src, dst, own in self.seen.raced]
+        is_paired, around = self.program.vector_cores > 1, edited.outline.around
+        races = [
+            Race(paths[first], paths[then], src, dst, own)
+            for first, then, src, dst, own in self.seen.raced
+            if first < then or not is_paired or around(paths[first])  # else in the arms of two vector cores
+        ]
         overlaps = self.accesses.overlaps
         alike = {(paths[first], paths[then]) for first, then in (overlaps.alike if overlaps else ())}
         pairs = {(paths[first], paths[then]) for first, then in log.pairs}

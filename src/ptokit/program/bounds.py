@@ -23,6 +23,7 @@ from ptokit.program.expr import (
     ANYTHING,
     BLOCK_IDX,
     BLOCK_NUM,
+    SUBBLOCK_IDX,
     Bounds,
     Expr,
     Op,
@@ -38,7 +39,7 @@ from ptokit.program.expr import (
 )
 from ptokit.program.instr_calls import all_operands
 from ptokit.program.ir import Window
-from ptokit.target.profile import CROSS_IDS, EVENT_IDS
+from ptokit.target.profile import CROSS_IDS, CUBE_CORE, EVENT_IDS
 
 Array = np.ndarray[Any, np.dtype[Any]]
 MOST_TRIED = 1 << 16
@@ -198,15 +199,21 @@ def _sum_bound(terms: dict[Expr, int], bounds: Mapping[Var, Bounds]) -> float:
     return highest
 
 
-def start(grid: int | None, integers: Mapping[Var, Bounds]) -> Reach:
-    """The kernel's own body: all blocks of the grid."""
+def start(grid: int | None, integers: Mapping[Var, Bounds], vector_cores: int = 1) -> Reach:
+    """The kernel's own body: all blocks of the grid, on each of its vector cores."""
+    own: dict[Var, Bounds] = {SUBBLOCK_IDX: (0, vector_cores - 1)} if vector_cores > 1 else {}
     if grid is None:
-        return Reach({BLOCK_IDX: (0, inf), BLOCK_NUM: (1, inf), **integers}, {NOTHING: np.zeros(1, np.int64)})
-    bounds = {BLOCK_IDX: (0, grid - 1), BLOCK_NUM: (grid, grid), **integers}
+        return Reach({BLOCK_IDX: (0, inf), BLOCK_NUM: (1, inf), **own, **integers}, {NOTHING: np.zeros(1, np.int64)})
+    bounds = {BLOCK_IDX: (0, grid - 1), BLOCK_NUM: (grid, grid), **own, **integers}
     if grid > MOST_TRIED:
         return Reach(bounds, None)
-    known = {var: np.full(grid, low) for var, (low, high) in integers.items() if low == high}
-    return Reach(bounds, {BLOCK_IDX: np.arange(grid), BLOCK_NUM: np.full(grid, grid), **known})
+    count = grid * vector_cores
+    known = {var: np.full(count, low) for var, (low, high) in integers.items() if low == high}
+    if own:
+        known[SUBBLOCK_IDX] = np.tile(np.arange(vector_cores), grid)
+    return Reach(
+        bounds, {BLOCK_IDX: np.repeat(np.arange(grid), vector_cores), BLOCK_NUM: np.full(count, grid), **known}
+    )
 
 
 def inside_loop(loop: ir.Loop, reach: Reach) -> Reach:
@@ -292,7 +299,7 @@ def reaches(
         return reach
 
     visit = partial(ir.fold, leaf=leaf, loop=loop, branch=branch)
-    visit(program.body, start(grid, {**integers, **known}))
+    visit(program.body, start(grid, {**integers, **known}, program.vector_cores))
     return found
 
 
@@ -315,6 +322,7 @@ class BoundsProof:
         statements = list(ir.walk(program.body))
         self._loops = [stmt for stmt in statements if isinstance(stmt, ir.Loop)]
         self._given = {argument.var: ANYTHING for argument in program.arguments if isinstance(argument, ir.Integer)}
+        self._given[SUBBLOCK_IDX] = 0, program.vector_cores - 1
         for stmt in statements:
             if isinstance(stmt, ir.LoadScalar):
                 self._given[stmt.result] = _loaded(program, stmt)
@@ -367,7 +375,7 @@ def _limits(program: ir.Program, stmt: ir.Stmt) -> Iterator[_Limit]:
     if isinstance(stmt, ir.LoadScalar):
         yield from _of_view(program, id(stmt), stmt.source, index_finding)
     elif isinstance(stmt, ir.Flag | ir.CrossFlag):
-        yield _Limit(id(stmt), (stmt.event, 1, ids_of(stmt)), _of_event)
+        yield _Limit(id(stmt), (stmt.event, 1, ids_of(stmt, program.vector_cores)), _of_event)
     for operand in all_operands(stmt).values() if isinstance(stmt, ir.Instr) else ():
         if isinstance(operand, ir.View):
             yield from _of_view(program, operand, operand, slice_finding)
@@ -393,9 +401,11 @@ def _of_extent(tile: ir.TileDecl, use: ir.TileUse, axis: int, _: int, extent: in
     return valid_finding(tile, use, axis, extent, when)
 
 
-def ids_of(flag: ir.Flag | ir.CrossFlag) -> int:
-    """How many ids there are for a flag."""
-    return EVENT_IDS if isinstance(flag, ir.Flag) else CROSS_IDS
+def ids_of(flag: ir.Flag | ir.CrossFlag, vector_cores: int = 1) -> int:
+    """How many ids there are for a flag: the cube core has those of each vector core."""
+    if isinstance(flag, ir.Flag):
+        return EVENT_IDS
+    return CROSS_IDS * (vector_cores if flag.core == CUBE_CORE.name else 1)
 
 
 def available(tile: ir.TileDecl, use: ir.TileUse) -> tuple[int, int]:

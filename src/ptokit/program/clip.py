@@ -13,7 +13,7 @@ from math import lcm, prod
 
 from ptokit.program import ir
 from ptokit.program.cores import is_crossing
-from ptokit.program.expr import BLOCK_IDX, Expr, ExpressionError, Op, Var, evaluate, parts, variables
+from ptokit.program.expr import BLOCK_IDX, SUBBLOCK_IDX, Expr, ExpressionError, Op, Var, evaluate, parts, variables
 
 LONGEST_PERIOD = 12
 PERIODS = (64, 16, 8, 4, 2, 1)
@@ -98,7 +98,7 @@ def _rotating(stmt: ir.Stmt) -> tuple[Expr, ...]:
 def steps(program: ir.Program) -> int:
     """About how many statements the first block runs; large operands count as several."""
     sizes = {name: prod((tile.spec.rows, tile.spec.cols)) for name, tile in program.tiles.items()}
-    return _steps(program.body, sizes, {BLOCK_IDX: 0})
+    return _steps(program.body, sizes, {BLOCK_IDX: 0, SUBBLOCK_IDX: 0})
 
 
 def _steps(body: ir.Block, sizes: dict[str, int], values: dict[Var, int]) -> int:

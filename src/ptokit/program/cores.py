@@ -1,8 +1,9 @@
 """Which core pipes and statements belong to.
 
-A pipe is named with its core: `AIV.MTE2`. A flag belongs to the core that it states, else to every core that has both
-of its pipes; a barrier likewise. A flag between pipes of two cores, and a `CrossFlag`, hands over from one core to the
-other.
+A pipe is named with its core: `AIV.MTE2`. If both vector cores of a block run a program, the cores of a block are
+`AIC`, `AIV0` and `AIV1`; its statements still say `AIV`, and each of the two runs all of them. A flag belongs to the
+core that it states, else to every core that has both of its pipes; a barrier likewise. A flag between pipes of two
+cores, and a `CrossFlag`, hands over from one core to the other.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ptokit.program import ir
 from ptokit.program.expr import Var, variables
 from ptokit.program.instr_calls import call_of, effects
 from ptokit.target import PROFILES, SCALAR, VECTOR, Core, Profile
-from ptokit.target.profile import CUBE_CORE, VECTOR_CORE
+from ptokit.target.profile import CROSS_IDS, CUBE_CORE, VECTOR_CORE
 
 ONE_CORE = (Core("host", frozenset(TileType), (SCALAR,), ""),)
 """The core of a target without cores."""
@@ -39,6 +40,87 @@ def core_of(pipe: str) -> str:
 def unit_of(pipe: str) -> str:
     """A pipe without its core: `MTE2` of `AIV.MTE2`."""
     return pipe.rpartition(".")[2]
+
+
+@cache
+def kind_of(core: str) -> str:
+    """What a core of a block is: `AIV` for `AIV1`."""
+    return core.rstrip("01")
+
+
+@cache
+def vector_of(core: str) -> int:
+    """Which vector core of its block a core is; 0 for a cube core."""
+    return int(core.endswith("1"))
+
+
+def kind_pipe(pipe: str) -> str:
+    """A pipe of a core of a block as statements name it: `AIV.V` for `AIV1.V`."""
+    return f"{kind_of(core_of(pipe))}.{unit_of(pipe)}"
+
+
+def own_event(stmt: ir.Stmt, number: int) -> int:
+    """The event id that a statement states for a flag, by its number."""
+    is_shared = isinstance(stmt, ir.CrossFlag) and stmt.event != number
+    return number % CROSS_IDS if is_shared else number
+
+
+def in_block(core: str, vector_cores: int) -> tuple[str, ...]:
+    """The cores of a block that are of a kind."""
+    is_divided = core == VECTOR_CORE.name and vector_cores > 1
+    return tuple(f"{core}{k}" for k in range(vector_cores)) if is_divided else (core,)
+
+
+def own_pipe(pipe: str, core: str, vector_cores: int) -> str:
+    """A pipe of a statement that a core of a block runs; the cube core works with the first vector core."""
+    is_divided = vector_cores > 1 and core_of(pipe) == VECTOR_CORE.name
+    return f"{VECTOR_CORE.name}{vector_of(core)}.{unit_of(pipe)}" if is_divided else pipe
+
+
+INTO_VECTORS = {"vec1": (1,), "split_m": (0, 1), "split_n": (0, 1)}
+"""The vector cores whose UB a cube core writes, by the mode of the instruction that does so; without one, the first."""
+
+
+def vectors_of(stmt: ir.Stmt) -> tuple[int, ...]:
+    """The vector cores whose UB a statement of a cube core concerns."""
+    if isinstance(stmt, ir.TileDecl | ir.Assign):
+        return (0, 1)
+    mode = dict(stmt.attributes).get("acc_to_vec") if isinstance(stmt, ir.Instr) else None
+    return INTO_VECTORS.get(str(mode), (0,))
+
+
+CrossKey = tuple[str, int]
+"""A flag between the cores of a block: the kind of core that sets it, and its number."""
+
+
+def cross_keys(flag: ir.CrossFlag, core: str, event: int, *, both: bool) -> tuple[CrossKey, ...]:
+    """The flags that a core of a block sets or waits for. Those with the second vector core have numbers from
+    `CROSS_IDS` on. `both`: the cube core sets the flags of both vector cores by one call, and waits for both."""
+    setter = ends_of(flag)[0]
+    if flag.core == VECTOR_CORE.name:
+        return ((setter, event + vector_of(core) * CROSS_IDS),)
+    return ((setter, event), (setter, event + CROSS_IDS)) if both else ((setter, event),)
+
+
+def cross_name(key: CrossKey, vector_cores: int) -> str:
+    """A flag between cores as messages name it: `3 of AIV1`."""
+    if vector_cores < 2:
+        return f"{key[1]} of {key[0]}"
+    vector, event = divmod(key[1], CROSS_IDS)
+    name = f"{VECTOR_CORE.name}{vector}"
+    return f"{event} of {name}" if key[0] == VECTOR_CORE.name else f"{event} of {key[0]} for {name}"
+
+
+def has_set(pipe: str, key: CrossKey) -> bool:
+    """Whether a pipe is one of the core that sets a flag between the cores."""
+    core = core_of(pipe)
+    return kind_of(core) == key[0] and (core == key[0] or vector_of(core) == key[1] // CROSS_IDS)
+
+
+def is_waited_by(pipe: str, key: CrossKey) -> bool:
+    """Whether a pipe is one of the core that waits for a flag between the cores."""
+    core = core_of(pipe)
+    return kind_of(core) == OTHER[key[0]] and (core == kind_of(core) or vector_of(core) == key[1] // CROSS_IDS)
 
 
 def pipes_of(profile: Profile) -> tuple[str, ...]:
@@ -75,7 +157,8 @@ def ends_of(flag: ir.Flag | ir.CrossFlag) -> tuple[str, str]:
     """The core that sets a flag between two cores, and the core that waits for it."""
     if isinstance(flag, ir.Flag):
         return owners(flag.src)[0], owners(flag.dst)[0]
-    return (flag.core, OTHER[flag.core]) if flag.action == "set" else (OTHER[flag.core], flag.core)
+    own = kind_of(flag.core)
+    return (own, OTHER[own]) if flag.action == "set" else (OTHER[own], own)
 
 
 def fenced_pipes(barrier: ir.Barrier, profile: Profile) -> tuple[str, ...]:
@@ -204,31 +287,44 @@ class Cores:
         cores = profile.cores or ONE_CORE
         crossing = {core for stmt in statements if isinstance(stmt, ir.CrossFlag) for core in ends_of(stmt)}
         names = {*(core.name for core in homes), *fixed, *crossing, *map(core_of, self._busy)}
-        self.names = tuple(sorted(names)) or (cores[0].name,)
-        self.pipes = tuple(pipe for pipe in pipes_of(profile) if core_of(pipe) in self.names)
+        vectors = self.vector_cores = program.vector_cores if profile.cores else 1
+        kinds = sorted(names) or [cores[0].name]
+        self.names = tuple(core for kind in kinds for core in in_block(kind, vectors))
+        blocks = [own for core in cores if core.name in kinds for own in in_block(core.name, vectors)]
+        known = pipes_of(profile)
+        self.pipes = tuple(f"{own}.{unit_of(p)}" for own in blocks for p in known if core_of(p) == kind_of(own))
+        self._busy = {own_pipe(pipe, core, vectors) for pipe in self._busy for core in self.names}
         self._busy |= {f"{core}.{SCALAR}" for core in self.names}
-        self.scalar = f"{next((core for core in cores if core in homes), cores[0]).name}.{SCALAR}"
+        first = next((core for core in cores if core in homes), cores[0]).name
+        self.scalar = f"{in_block(first, vectors)[0]}.{SCALAR}"
         """The scalar pipe of the first core that has an instruction."""
         self._statements = StatementCores(program, [profile], busy) if profile.cores else None
         self._pairs: dict[int, list[tuple[str, str]]] = {}
+
+    def pipes_for(self, core: str) -> tuple[str, ...]:
+        """The pipes of a program that has one vector core; else those of a core of the block first."""
+        own = tuple(pipe for pipe in self.pipes if core_of(pipe) == core)
+        return (*own, *(pipe for pipe in self.pipes if pipe not in own)) if self.vector_cores > 1 else self.pipes
 
     def scalars(self, stmt: ir.LoadScalar, core: str = "") -> tuple[str, ...]:
         """The scalar pipes that read a number from global memory: of every core that needs it, or of one."""
         if core:
             return (f"{core}.{SCALAR}",)
         cores = self._statements.of(stmt) if self._statements else ()
-        return tuple(f"{core}.{SCALAR}" for core in self.names if core in cores) or (self.scalar,)
+        return tuple(f"{core}.{SCALAR}" for core in self.names if kind_of(core) in cores) or (self.scalar,)
 
     def pairs(self, flag: ir.Flag, core: str = "") -> list[tuple[str, str]]:
         """The pipes of a flag with their cores: of each core that has both and uses them, else those of two cores. With
         `core`, those of that core, or of both."""
         known = self._pairs.get(id(flag))
         if known is None:
-            shared = [core for core in self.names if core in owners(flag.src, flag.dst) and flag.core in ("", core)]
+            fitting = [core for core in owners(flag.src, flag.dst) if flag.core in ("", core)]
+            shared = [core for core in self.names if kind_of(core) in fitting]
             used = [core for core in shared if {f"{core}.{flag.src}", f"{core}.{flag.dst}"} <= self._busy]
             pairs = [(core, core) for core in used or shared]
             if is_crossing(flag):
-                pairs = [ends_of(flag)]
+                src, dst = (in_block(end, self.vector_cores) for end in ends_of(flag))
+                pairs = [(one, other) for one in src for other in dst]
             known = self._pairs[id(flag)] = [(f"{a}.{flag.src}", f"{b}.{flag.dst}") for a, b in pairs]
         return [pair for pair in known if core in ("", *map(core_of, pair))] if core else known
 
@@ -288,6 +384,17 @@ def _on_core(step: Step, core: Core, profile: Profile) -> Step:
     if isinstance(step, Sync):
         return Sync(pipe_of(step.src, core, profile), pipe_of(step.dst, core, profile))
     return replace(step, pipe=pipe_of(step.pipe, core, profile))
+
+
+def own_steps(found: tuple[Step, ...], core: str, vector_cores: int) -> tuple[Step, ...]:
+    """The steps as a core of a block runs them."""
+
+    def own(step: Step) -> Step:
+        if isinstance(step, Sync):
+            return Sync(own_pipe(step.src, core, vector_cores), own_pipe(step.dst, core, vector_cores))
+        return replace(step, pipe=own_pipe(step.pipe, core, vector_cores))
+
+    return tuple(map(own, found))
 
 
 def in_use(found: tuple[Step, ...], pipes: Sequence[str]) -> tuple[Step, ...]:

@@ -64,6 +64,10 @@ BLOCK_IDX = Var("block_idx")
 """The number of the block, from 0."""
 BLOCK_NUM = Var("block_num")
 """How many blocks the grid has."""
+SUBBLOCK_IDX = Var("subblock_idx")
+"""The number of a vector core in its block; 0 on the cube core."""
+OF_LAUNCH = (BLOCK_IDX, BLOCK_NUM, SUBBLOCK_IDX)
+"""The variables that every program has."""
 
 Values = Mapping[Var, int]
 Measure = int | Callable[[Values], int]

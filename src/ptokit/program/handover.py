@@ -7,7 +7,18 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ptokit.finding import Finding, Fix, Level, at_line
-from ptokit.program.cores import CORES, StatementCores, core_of, ends_of, is_crossing, is_refused, owners, unit_of
+from ptokit.program.cores import (
+    CORES,
+    StatementCores,
+    core_of,
+    cross_name,
+    ends_of,
+    in_block,
+    is_crossing,
+    is_refused,
+    owners,
+    unit_of,
+)
 from ptokit.program.expr import Bounds, apply, interval, subtract
 from ptokit.program.instr_calls import access_of, call_of, effects, named_operands
 from ptokit.program.ir import Barrier, CrossFlag, Flag, Instr, Program, TileUse, View, walk
@@ -17,7 +28,7 @@ from ptokit.program.streams import Streams, Wait, crosses, meetings
 from ptokit.program.unroll import unroll
 from ptokit.program.verify_call import Options
 from ptokit.target import SCALAR, Profile
-from ptokit.target.profile import CROSS_USER_IDS
+from ptokit.target.profile import CROSS_IDS, CROSS_USER_IDS, CUBE_CORE
 
 Direction = tuple[str, str]
 """The core that hands over, and the other."""
@@ -202,7 +213,7 @@ def check_sync(program: Program, profile: Profile, _options: Options, grid: int 
     """Flags between the cores: their ids and pipes, waits that never end, and flags that are not made for it."""
     if endless := _endless(program, profile, grid):
         first, *others = endless
-        yield endless_finding(first, others).at(first.where)
+        yield endless_finding(first, others, program.vector_cores).at(first.where)
     if not profile.cores:
         return
     own = _own_ids(program, profile)
@@ -238,12 +249,15 @@ def first_in_source(waits: Iterable[Wait]) -> list[Wait]:
     return sorted(waits, key=lambda stmt: stmt.where.line if stmt.where else 0)
 
 
-def endless_finding(wait: Wait, others: Iterable[Wait]) -> Finding:
-    """A wait for the other core that never ends; `others` are waits that it waits for, and that wait for it."""
-    setter = ends_of(wait)[0]
-    name = (
-        f"the flag {wait.src}→{wait.dst} {wait.event}" if isinstance(wait, Flag) else f"flag {wait.event} of {setter}"
-    )
+def endless_finding(wait: Wait, others: Iterable[Wait], vector_cores: int = 1) -> Finding:
+    """A wait for the other core that never ends; `others` are waits that it waits for, and that wait for it. All are
+    `named_wait`s if both vector cores run the program."""
+    setter, name = ends_of(wait)[0], f"flag {wait.event} of {ends_of(wait)[0]}"
+    if isinstance(wait, Flag):
+        name = f"the flag {wait.src}→{wait.dst} {wait.event}"
+    elif isinstance(wait.event, int) and vector_cores > 1:
+        name = f"flag {cross_name((setter, wait.event), vector_cores)}"
+        setter = in_block(setter, vector_cores)[wait.event // CROSS_IDS] if setter != CUBE_CORE.name else setter
     message = f"{sync_name(wait)} waits forever for {name}"
     fix = f"set the flag on {setter}, on every path to the wait"
     lines = [at_line(sync_name(other), other.where) for other in others]
@@ -271,6 +285,8 @@ def _own_ids(program: Program, profile: Profile) -> dict[int, str]:
 
 def _sync_findings(flag: CrossFlag, own: dict[int, str], profile: Profile) -> Iterator[Finding]:
     low, high = interval(flag.event, {})
+    if low >= CROSS_IDS:  # of the second vector core
+        low, high = low - CROSS_IDS, high - CROSS_IDS
     taken = next((event for event in own if low <= event <= high), None)
     if taken is not None:
         message = f"{own[taken]} uses flag {taken} between the cores itself"

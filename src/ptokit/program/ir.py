@@ -303,6 +303,8 @@ class Program:
     """The architecture that the program's text names, if any."""
     form: str = ""
     """The form of the text that it was read from: `mlir`, `as` or `cpp`; empty if it was traced or built."""
+    vector_cores: int = 1
+    """How many vector cores of a block run it: 2 if both do, each with its own on-chip memory and flags."""
     where: Where | None = _place()
 
     def __eq__(self, other: object) -> bool:
@@ -313,7 +315,7 @@ class Program:
 
     @cached_property
     def _meaning(self) -> tuple[object, ...]:
-        return self.name, self.arguments, settled(self.body), self.mode
+        return self.name, self.arguments, settled(self.body), self.mode, self.vector_cores
 
     def _repr_html_(self) -> str:
         """The program in a notebook."""

@@ -13,6 +13,7 @@ from ptokit.program.expr import (
     ANYTHING,
     BLOCK_IDX,
     BLOCK_NUM,
+    SUBBLOCK_IDX,
     Bounds,
     Expr,
     Var,
@@ -136,7 +137,7 @@ class Views:
 
     def __init__(self, program: ir.Program, outline: Outline) -> None:
         self.program = program
-        self.bounds: dict[Var, Bounds] = {BLOCK_IDX: (0, inf), BLOCK_NUM: (1, inf)}
+        self.bounds: dict[Var, Bounds] = {BLOCK_IDX: (0, inf), BLOCK_NUM: (1, inf), SUBBLOCK_IDX: (0, 1)}
         self.homes = dict(outline.scalars)
         self._varying = {*outline.scalars, *(loop.var for loop in outline.loops.values())}
         self.counters: dict[Path, Var] = {}

@@ -6,6 +6,10 @@ holds its core until there is one. `Streams` has the statements of each core; `S
 the cores that can go on, the one whose next statement comes first in the text does. So a program whose text is in such
 an order runs in the order of its text.
 
+If both vector cores of a block run the program, each is a stream with the statements of vector cores. A flag that they
+set is one of each, and so is one that the cube core sets (`cross_keys`). An instruction of both kinds of cores is one
+of the cube core and the first vector core.
+
 A wait of A5 holds a pipe, not a core. If every core waits, a core goes on behind its wait with what does not need that
 pipe (`_HeldPipes`).
 """
@@ -15,18 +19,31 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeGuard
+from functools import cached_property
+from typing import Any, Protocol, TypeGuard
 
+from ptokit.isa.policy import TileType
 from ptokit.program import ir
-from ptokit.program.cores import StatementCores, busy_pipes, ends_of, is_crossing
-from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, ExpressionError, Var, evaluate
+from ptokit.program.cores import (
+    StatementCores,
+    busy_pipes,
+    cross_keys,
+    ends_of,
+    in_block,
+    is_crossing,
+    kind_of,
+    own_pipe,
+    vector_of,
+)
+from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, SUBBLOCK_IDX, ExpressionError, Var, evaluate
 from ptokit.program.instr_calls import access_of, all_operands
 from ptokit.target import PROFILES, SCALAR, Profile
+from ptokit.target.profile import CROSS_IDS, CUBE_CORE
 
 Position = tuple[int, ...]
 """The numbers of a statement and of those around it in their blocks, each with its iteration or arm."""
-Key = tuple[object, ...]
-"""A flag between the cores."""
+Key = tuple[Any, ...]
+"""A flag between the cores: what sets it, and its number."""
 Wait = ir.Flag | ir.CrossFlag
 
 
@@ -49,8 +66,8 @@ class Node:
 class CoreStream:
     """A core while it runs."""
 
-    def __init__(self, core: str, values: dict[Var, int], actor: Actor) -> None:
-        self.core, self.values, self._actor = core, values, actor
+    def __init__(self, core: str, values: dict[Var, int], actor: Actor, program: Streams) -> None:
+        self.core, self.values, self._actor, self._program = core, values, actor, program
         self.iteration = 0
         """The iteration of the innermost loop."""
         self.loops: tuple[int, ...] = ()
@@ -60,8 +77,8 @@ class CoreStream:
         self.head: Node | None = None
         """The next statement; None at the end."""
         self.at: Position = ()
-        self.key: Key | None = None
-        """The flag between the cores that the next statement sets or waits for."""
+        self.keys: tuple[Key, ...] = ()
+        """The flags between the cores that the next statement sets or waits for."""
 
     def begin(self, nodes: tuple[Node, ...]) -> None:
         """Go to the first statement."""
@@ -71,12 +88,10 @@ class CoreStream:
     def advance(self) -> None:
         """Go to the next statement."""
         self.head, self.at = next(self._nodes, (None, ()))
-        self.key = self._key(self.head.stmt) if self.head else None
-
-    def _key(self, stmt: ir.Stmt) -> Key | None:
-        if isinstance(stmt, ir.Flag) and is_crossing(stmt):
-            return stmt.src, stmt.dst, evaluate(stmt.event, self.values)
-        return (ends_of(stmt)[0], evaluate(stmt.event, self.values)) if isinstance(stmt, ir.CrossFlag) else None
+        stmt = self.head.stmt if self.head else None
+        self.keys = ()
+        if isinstance(stmt, ir.Flag | ir.CrossFlag) and is_crossing(stmt):
+            self.keys = self._program.keys(stmt, self.core, evaluate(stmt.event, self.values))
 
     def _statements(self, nodes: tuple[Node, ...], around: Position) -> Iterator[tuple[Node, Position]]:
         for node in nodes:
@@ -130,7 +145,8 @@ class Streams:
         flags = (
             stmt for stmt in ir.walk(program.body) if isinstance(stmt, ir.Flag | ir.CrossFlag) and is_crossing(stmt)
         )
-        self.names = sorted(self._cores.all.union(*map(ends_of, flags)))
+        self.kinds = sorted(self._cores.all.union(*map(ends_of, flags)))
+        self.names = [core for kind in self.kinds for core in in_block(kind, program.vector_cores)]
         self._owners = self._find_owners()
         self._trees = {core: self._nodes(program.body, core) for core in self.names}
         self._sets = [stmt for stmt in ir.walk(program.body) if is_crossing(stmt) and not is_wait(stmt)]
@@ -152,17 +168,48 @@ class Streams:
     def _of(self, stmt: ir.Stmt) -> frozenset[str]:
         """The cores that run a statement; the first core runs what none needs."""
         cores = self._cores.users(stmt.name) if isinstance(stmt, ir.TileDecl) else self._cores.of(stmt)
-        return cores or frozenset(self.names[:1])
+        return cores or frozenset(self.kinds[:1])
 
     def _nodes(self, block: ir.Block, core: str) -> tuple[Node, ...]:
-        return tuple(self._node(stmt, k, core) for k, stmt in enumerate(block) if core in self._of(stmt))
+        kind = kind_of(core)
+        return tuple(
+            self._node(stmt, k, core)
+            for k, stmt in enumerate(block)
+            if kind in self._of(stmt) and not (vector_of(core) and self._is_shared(stmt))
+        )
 
     def _node(self, stmt: ir.Stmt, number: int, core: str) -> Node:
-        blocks = tuple(self._nodes(inner, core) for inner in ir.children(stmt))
-        is_shared = isinstance(stmt, ir.Instr) and len(self._of(stmt)) > 1
-        is_whole = self._of(stmt) == frozenset((core,)) and not any(map(is_crossing, ir.walk((stmt,))))
-        binds_only = isinstance(stmt, ir.TileDecl) and self._owners.get(stmt.name, core) != core
-        return Node(stmt, number, blocks, is_whole, is_shared, binds_only)
+        blocks, kind = tuple(self._nodes(inner, core) for inner in ir.children(stmt)), kind_of(core)
+        is_whole = self._of(stmt) == frozenset((kind,)) and not any(map(is_crossing, ir.walk((stmt,))))
+        return Node(stmt, number, blocks, is_whole, self._is_shared(stmt), self._binds_only(stmt, core))
+
+    def _is_shared(self, stmt: ir.Stmt) -> bool:
+        """Whether a statement is one instruction of both kinds of cores."""
+        return isinstance(stmt, ir.Instr) and len(self._of(stmt)) > 1
+
+    def _binds_only(self, stmt: ir.Stmt, core: str) -> bool:
+        """Whether a core declares a tile that another one initialises. The second vector core has a UB of its own."""
+        if not isinstance(stmt, ir.TileDecl):
+            return False
+        if vector_of(core):
+            return stmt.spec.loc is not TileType.Vec
+        return self._owners.get(stmt.name, kind_of(core)) != kind_of(core)
+
+    def keys(self, flag: Wait, core: str, event: int) -> tuple[Key, ...]:
+        """The flags between the cores that a core sets or waits for by a statement."""
+        count = self.program.vector_cores
+        if isinstance(flag, ir.CrossFlag):
+            return cross_keys(flag, core, event, both=count > 1 and (flag.auto or self.sets_both))
+        vectors = range(count) if core == CUBE_CORE.name else (vector_of(core),)
+        return tuple((flag.src, flag.dst, event + vector * CROSS_IDS) for vector in vectors)
+
+    @cached_property
+    def sets_both(self) -> bool:
+        """Whether the cube core sets the flags of both vector cores by one call, and waits for both."""
+        headers = self._profile.headers
+        if headers is not None and headers.cross is not None:
+            return headers.cross.both_vectors
+        return not any(isinstance(stmt, ir.CrossFlag) and is_second(stmt) for stmt in ir.walk(self.program.body))
 
     def run(self, values: Mapping[Var, int], actor: Actor) -> bool:
         """Run all statements of a block; whether they ran in the order of the text."""
@@ -186,7 +233,8 @@ class Streams:
 
     def _find_pipes(self, stmt: ir.Stmt, core: str) -> Iterable[str]:
         if isinstance(stmt, ir.Instr):
-            return busy_pipes(self.program, stmt, self._profile)
+            pipes = busy_pipes(self.program, stmt, self._profile)
+            return {own_pipe(pipe, core, self.program.vector_cores) for pipe in pipes}
         if isinstance(stmt, ir.CrossFlag):
             return (f"{core}.{stmt.pipe}",)
         return (f"{core}.{stmt.src if stmt.action == 'set' else stmt.dst}",) if isinstance(stmt, ir.Flag) else ()
@@ -201,9 +249,14 @@ def _without_pipes() -> Profile:
     return next(each for each in PROFILES.values() if each.cores and not each.cross_wait)
 
 
+def is_second(flag: ir.CrossFlag) -> bool:
+    """Whether it is a flag of the cube core for the second vector core."""
+    return flag.core == CUBE_CORE.name and isinstance(flag.event, int) and flag.event >= CROSS_IDS
+
+
 def crosses(program: ir.Program) -> bool:
-    """Whether a core waits for the other."""
-    return any(is_crossing(stmt) and is_wait(stmt) for stmt in ir.walk(program.body))
+    """Whether a core waits for the other, or both vector cores run it."""
+    return program.vector_cores > 1 or any(is_crossing(stmt) and is_wait(stmt) for stmt in ir.walk(program.body))
 
 
 def is_wait(stmt: ir.Stmt) -> TypeGuard[Wait]:
@@ -214,7 +267,8 @@ def is_wait(stmt: ir.Stmt) -> TypeGuard[Wait]:
 def _may_be(stmt: ir.Stmt, key: Key) -> bool:
     assert isinstance(stmt, ir.Flag | ir.CrossFlag)
     name = (stmt.src, stmt.dst) if isinstance(stmt, ir.Flag) else ends_of(stmt)[:1]
-    return name == key[:-1] and (not isinstance(stmt.event, int) or stmt.event == key[-1])
+    numbers = [key[-1], key[-1] % CROSS_IDS]
+    return name == key[:-1] and (not isinstance(stmt.event, int) or stmt.event in numbers)
 
 
 class _CoresRun:
@@ -225,7 +279,8 @@ class _CoresRun:
         self.tokens: Counter[Key] = Counter()
         """How often each flag is set, and not yet waited for."""
         self.in_text_order = True
-        self.streams = [CoreStream(core, dict(values), actor) for core in streams.names]
+        own = [{**values, SUBBLOCK_IDX: vector_of(core)} for core in streams.names]
+        self.streams = [CoreStream(*each, actor, streams) for each in zip(streams.names, own, strict=True)]
         for stream in self.streams:
             stream.begin(streams.tree(stream.core))
 
@@ -247,30 +302,31 @@ class _CoresRun:
         if node is None or (stream.held is not None and stream.held.holds(f"{stream.core}.{SCALAR}")):
             return False
         if node.is_shared:
-            return all(other.held is None and other.at == stream.at for other in self.streams)
-        return stream.held is not None or not is_wait(node.stmt) or self.is_set(stream.key)
+            sharing = [other for other in self.streams if not vector_of(other.core)]
+            return all(other.held is None and other.at == stream.at for other in sharing)
+        return stream.held is not None or not is_wait(node.stmt) or self.is_set(stream.keys)
 
-    def is_set(self, key: Key | None) -> bool:
-        """Whether a flag between the cores is set. Flags of one core are always set when a statement can run."""
-        return key is None or self.tokens[key] > 0
+    def is_set(self, keys: Iterable[Key]) -> bool:
+        """Whether flags between the cores are set. Flags of one core are always set when a statement can run."""
+        return all(self.tokens[key] > 0 for key in keys)
 
     def _step(self, stream: CoreStream) -> None:
         """Run or queue the next statement of a core; one of both cores goes on with both."""
-        node, key = stream.head, stream.key
+        node, keys = stream.head, stream.keys
         assert node is not None
         if stream.held is not None:
-            stream.held.issue(node, key)
+            stream.held.issue(node, keys)
         else:
-            self.execute(node, stream, key)
+            self.execute(node, stream, keys)
         at = stream.at
         for each in [each for each in self.streams if each is stream or (node.is_shared and each.at == at)]:
             each.advance()
-        if key is not None:
+        if keys:
             self._release()
 
-    def execute(self, node: Node, stream: CoreStream, key: Key | None, state: object = None) -> None:
+    def execute(self, node: Node, stream: CoreStream, keys: Iterable[Key], state: object = None) -> None:
         """Run a statement, now or in an earlier state of its core."""
-        if key is not None:
+        for key in keys:
             self.tokens[key] += -1 if is_wait(node.stmt) else 1
         if state is None:
             self.actor.execute(node, stream)
@@ -287,12 +343,12 @@ class _CoresRun:
 
     def _go_past(self, left: list[CoreStream]) -> None:
         """No core can go on: one goes past its wait, or the wait never ends."""
-        waiting = [stream for stream in sorted(left, key=_position) if stream.held is None and stream.key is not None]
+        waiting = [stream for stream in sorted(left, key=_position) if stream.held is None and stream.keys]
         for stream in waiting:
             assert stream.head is not None and is_wait(stream.head.stmt)
             if self.program.goes_past(stream.head.stmt):
                 stream.held = _HeldPipes(self, stream)
-                stream.held.issue(stream.head, stream.key)
+                stream.held.issue(stream.head, stream.keys)
                 stream.advance()
                 return
         self._end_wait(left)
@@ -303,8 +359,9 @@ class _CoresRun:
         for stream in sorted(left, key=_position):
             if stream.held is not None:
                 waits |= stream.held.waits()
-            elif stream.head is not None and stream.key is not None:
-                waits.setdefault(stream.key, (stream.head, stream))
+            elif stream.head is not None:
+                for key in [key for key in stream.keys if not self.tokens[key]]:
+                    waits.setdefault(key, (stream.head, stream))
         if not waits:  # an instruction of both cores that only one of them comes to
             self._step(min(left, key=_position))
             return
@@ -312,13 +369,19 @@ class _CoresRun:
         key = next(iter(waits)) if unset is None else unset
         node, stream = waits[key]
         circle = waits if unset is None else (key,)
-        self.actor.stuck([stmt for each in circle if is_wait(stmt := waits[each][0].stmt)])
+        found = [(each, *waits[each]) for each in circle]
+        self.actor.stuck([named_wait(at.stmt, of.core, each) for each, at, of in found if is_wait(at.stmt)])
         if stream.held is not None:
             stream.held.end_wait(node)
             self._release()
         else:
-            self.execute(node, stream, key)
+            self.execute(node, stream, stream.keys)
             stream.advance()
+
+
+def named_wait(wait: Wait, core: str, key: Key) -> Wait:
+    """A wait with the core of the block that waits, and the number of its flag there."""
+    return replace(wait, core=core, event=key[-1]) if isinstance(wait, ir.CrossFlag) else wait
 
 
 def _position(stream: CoreStream) -> Position:
@@ -330,7 +393,7 @@ class _Queued:
     """A queued statement."""
 
     node: Node
-    key: Key | None
+    keys: tuple[Key, ...]
     state: object
     pipes: tuple[str, ...]
     after: list[_Queued] = field(default_factory=list["_Queued"])
@@ -356,19 +419,19 @@ class _HeldPipes:
         """Whether a pipe is held."""
         return pipe in self.queues
 
-    def issue(self, node: Node, key: Key | None) -> None:
+    def issue(self, node: Node, keys: tuple[Key, ...]) -> None:
         """Run a statement, or queue it."""
         run, stream, stmt = self._run, self._stream, node.stmt
         if isinstance(stmt, ir.TileDecl) and self.queues:  # queued statements may still use the memory
             node = replace(node, binds_only=True)
-        item = _Queued(node, key, None, run.program.pipes(stmt, stream.core), self._awaited(stmt))
+        item = _Queued(node, keys, None, run.program.pipes(stmt, stream.core), self._awaited(stmt))
         if not any(pipe in self.queues for pipe in item.pipes) and self._is_ready(item):
-            run.execute(node, stream, key)
+            run.execute(node, stream, keys)
             return
         item.state = run.actor.state(stream)
         for pipe in item.pipes:
             self.queues.setdefault(pipe, deque()).append(item)
-        if isinstance(stmt, ir.Flag) and stmt.action == "set" and key is None:
+        if isinstance(stmt, ir.Flag) and stmt.action == "set" and not keys:
             self._sets.setdefault(self._flag(stmt), deque()).append(item)
         elif isinstance(stmt, ir.Instr) and stmt.event is not None:
             self._events[stmt.event] = item
@@ -387,7 +450,7 @@ class _HeldPipes:
         return [self._events[event] for event in waits if event in self._events]
 
     def _is_ready(self, item: _Queued) -> bool:
-        is_set = not is_wait(item.node.stmt) or self._run.is_set(item.key)
+        is_set = not is_wait(item.node.stmt) or self._run.is_set(item.keys)
         return is_set and all(each.is_done for each in item.after)
 
     def advance(self) -> bool:
@@ -405,12 +468,13 @@ class _HeldPipes:
             if not self.queues[pipe]:
                 del self.queues[pipe]
         item.is_done = True
-        self._run.execute(item.node, self._stream, item.key, item.state)
+        self._run.execute(item.node, self._stream, item.keys, item.state)
 
     def waits(self) -> dict[Key, tuple[Node, CoreStream]]:
         """The flags between the cores that pipes are held by."""
         heads = [queue[0] for queue in self.queues.values()]
-        return {item.key: (item.node, self._stream) for item in heads if item.key and is_wait(item.node.stmt)}
+        waits = [item for item in heads if is_wait(item.node.stmt)]
+        return {key: (item.node, self._stream) for item in waits for key in item.keys if not self._run.is_set((key,))}
 
     def end_wait(self, node: Node) -> None:
         """End a wait for the other core without a set."""
@@ -473,7 +537,7 @@ class _Follower:
 
 def meetings(streams: Streams, grid: int | None, integers: Mapping[Var, int]) -> Meetings:
     """How the cores of a program meet in the blocks of a grid, as far as it follows from the numbers of a launch."""
-    if _sets_come_first(streams.program):
+    if streams.program.vector_cores < 2 and _sets_come_first(streams.program):
         return Meetings(True, [])
     follower = _Follower()
     known = dict(integers) if grid is None else {**integers, BLOCK_NUM: grid}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from operator import methodcaller
 from typing import Any
@@ -81,7 +81,7 @@ class _Unroller:
         """For each event: the steps of the instructions that have signalled it so far (`only_events`)."""
         self.history = History(program)
         self.outline = self.history.outline
-        self.cores = Cores(program, profile)
+        self.cores = Cores(replace(program, vector_cores=1), profile)  # the other one does the same
         overlapping = tuple(pipe for pipe in pipes_of(profile) if unit_of(pipe) == profile.overlapping)
         self.result = Unrolled(pipes_of(profile), [], [], {}, self.outline, () if only_events else overlapping, {})
         self.mine = dict.fromkeys(self.result.overlapping, 0)

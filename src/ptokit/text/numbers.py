@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import inf
 
-from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, COMPARISONS, Bounds, Expr, Op, Var, apply, interval
+from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, COMPARISONS, SUBBLOCK_IDX, Bounds, Expr, Op, Var, apply, interval
 
 MOST_OPERATIONS = 400
 """Operations in one expression, which every later pass visits."""
@@ -31,7 +31,7 @@ class Limits:
     """Bounds of variables that are known before the run. They show that most divisions have no negative operand."""
 
     def __init__(self) -> None:
-        self.bounds: dict[Var, Bounds] = {BLOCK_IDX: (0, inf), BLOCK_NUM: (1, inf)}
+        self.bounds: dict[Var, Bounds] = {BLOCK_IDX: (0, inf), BLOCK_NUM: (1, inf), SUBBLOCK_IDX: (0, 1)}
 
     def loop(self, var: Var, start: Expr, stop: Expr) -> None:
         """Record the bounds of a loop's variable."""

@@ -67,7 +67,9 @@ class UnknownInstructions(Witness):
             seen = self._seen(build, entry, arguments, grid)
         calls = list(recording.calls)
         for key, numbers in _numbers(recording, names).items():
-            for number, observed in zip(numbers, seen.get(key, ()), strict=False):
+            block, core, _, name = key
+            known = seen.get(key) or seen.get((block, core, 0, name), ())  # the second vector core does the same
+            for number, observed in zip(numbers, known, strict=False):
                 call = recording.calls[number]
                 if form := form_of(call, observed):
                     calls[number] = replace(call, modifiers=(*call.modifiers, (EFFECTS, form)))

@@ -484,16 +484,15 @@ __global__ AICORE void ffts_never_set(
     set_ffts_base_addr(reinterpret_cast<uint64_t>(ffts));
     HalfGlobal workGlobal(work);
     if constexpr (kOnVector) {
-        VecTile<half, kSize, kSize> v;
+        VecTile<half, kSize / 2, kSize> v;
         TASSIGN(v, 0x0);
-        HalfGlobal aGlobal(a);
-        if (get_subblockid() == 0) {
-            TLOAD(v, aGlobal);
-            Handshake<PIPE_MTE2, PIPE_V>();
-            TADD(v, v, v);
-            Handshake<PIPE_V, PIPE_MTE3>();
-            TSTORE(workGlobal, v);
-        }
+        const int at = get_subblockid() * (kSize / 2) * kSize;
+        Matrix<half, kSize / 2, kSize> from(a + at), to(work + at);
+        TLOAD(v, from);
+        Handshake<PIPE_MTE2, PIPE_V>();
+        TADD(v, v, v);
+        Handshake<PIPE_V, PIPE_MTE3>();
+        TSTORE(to, v);
     }
     if constexpr (kOnCube) {
         Cube cube;

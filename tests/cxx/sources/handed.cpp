@@ -125,7 +125,7 @@ __global__ AICORE void over_the_dead(__gm__ float* out, __gm__ float* x, __gm__ 
 
 extern "C" void padding(float* out, float* x, half* y, void* stream) { over_the_dead<<<1, nullptr, stream>>>(out, x, y); }
 
-// A vector core pushes 16 rows into a slot of `ROWS`; the second one pushes the others.
+// A vector core pushes 16 rows into a slot of `ROWS`; the second one pushes the others, if there are any.
 template <int ROWS>
 __global__ AICORE void to_the_cube(__gm__ float* out, __gm__ half* a, __gm__ half* b) {
     constexpr TileSplitAxis split = ROWS == kSize ? TileSplitAxis::TILE_NO_SPLIT : TileSplitAxis::TILE_UP_DOWN;
@@ -153,6 +153,9 @@ __global__ AICORE void to_the_cube(__gm__ float* out, __gm__ half* a, __gm__ hal
         hand_over<PIPE_M, PIPE_FIX>();
         TSTORE(to, sum);
     } else {
+        if (split == TileSplitAxis::TILE_NO_SPLIT && get_subblockid() != 0) {
+            return;
+        }
         Pushed part;
         TASSIGN(part, 0x0);
         GlobalTensor<half, Shape<1, 1, 1, 16, 16>, Stride<256, 256, 256, 16, 1>, Layout::NZ> from(a);

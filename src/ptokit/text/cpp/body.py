@@ -18,11 +18,11 @@ from ptokit.isa.policy import enumerator
 from ptokit.isa.spelling import TMP
 from ptokit.program import ir
 from ptokit.program.cores import StatementCores, is_refused
-from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, GUARDS, Expr, Op, Var, apply, parts, variables
+from ptokit.program.expr import GUARDS, OF_LAUNCH, Expr, Op, Var, apply, parts, variables
 from ptokit.program.instr_calls import named_operands, offset_in, tile_spec
 from ptokit.program.verify_call import dynamic_operands
 from ptokit.target import Profile
-from ptokit.target.profile import VECTOR_CORE
+from ptokit.target.profile import CROSS_IDS, CUBE_CORE, VECTOR_CORE
 from ptokit.text.cpp.expr import Expressions, Identifiers, pipe, place_text
 from ptokit.text.cpp.types import (
     GlobalBlock,
@@ -126,7 +126,7 @@ class KernelBody:
     def open_variables(self) -> list[Var]:
         """Variables in the text that neither an argument nor a statement defines."""
         integers = (argument.var for argument in self.program.arguments if isinstance(argument, ir.Integer))
-        known = {BLOCK_IDX, BLOCK_NUM, *integers, *self.inner}
+        known = {*OF_LAUNCH, *integers, *self.inner}
         return [var for var in self.expressions.used if var not in known]
 
     @cached_property
@@ -138,7 +138,8 @@ class KernelBody:
     def first_vector(self) -> str:
         """The name of the flag that says whether this is the first vector core of its block, if only it works."""
         statements = list(ir.walk(self.program.body))
-        alone = self.has_both_cores and any(self._core_of(s) == VECTOR_CORE.name for s in statements)
+        is_one = self.has_both_cores and self.program.vector_cores < 2
+        alone = is_one and any(self._core_of(s) == VECTOR_CORE.name for s in statements)
         return "is_first_vector" if alone else ""
 
     def _core_of(self, stmt: ir.Stmt) -> str:
@@ -218,6 +219,10 @@ class KernelBody:
         call = calls.set if flag.action == "set" else calls.wait
         text = call.format(pipe=pipe(flag.pipe), id=self.text(flag.event))
         self._write(f"{text};", None if flag.auto else flag.where, self._core_of(flag))
+        is_divided = self.program.vector_cores > 1 and not calls.both_vectors
+        if is_divided and flag.auto and flag.core == CUBE_CORE.name:
+            text = call.format(pipe=pipe(flag.pipe), id=self.text(apply("add", flag.event, CROSS_IDS)))
+            self._write(f"{text};", None, flag.core)
 
     def load_statement(self, load: ir.LoadScalar) -> None:
         argument = self.program.tensors[load.source.argument]
@@ -391,7 +396,7 @@ class KernelBody:
             self._write(f"{kind} {texts[name]};", core=self._core_of(instr))
         core, calls = self._core_of(instr), self.profile.headers.cross if self.profile.headers else None
         guarded = core == VECTOR_CORE.name and calls is not None and calls.both_vectors
-        guard = f"if ({self.first_vector}) " if guarded else ""
+        guard = f"if ({self.first_vector}) " if guarded and self.first_vector else ""
         chosen = ", ".join(f"{key} = {value}" for key, value in instr.attributes).replace("*/", "* /")
         more = f" /* {chosen} */" if chosen else ""
         self._write(f"{guard}{call_text(call, texts)}{more};", instr.where, core)
@@ -439,7 +444,7 @@ def _all_names(program: ir.Program) -> Iterator[tuple[str, str]]:
     """Every name of a program with its kind, so that new names differ from them."""
     yield program.name, "kernel"
     yield from ((argument.name, kind_of(argument)) for argument in program.arguments)
-    yield from ((BLOCK_IDX, ""), (BLOCK_NUM, ""))
+    yield from ((var, "") for var in OF_LAUNCH)
     yield from ((tile, "tile") for tile in program.tiles)
     yield from ((var, "") for var in _inner_variables(program))
 

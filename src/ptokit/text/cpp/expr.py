@@ -9,7 +9,7 @@ from math import inf
 from pathlib import PurePath
 
 from ptokit.finding import Finding, VerifyError, Where
-from ptokit.program.expr import ANYTHING, BLOCK_IDX, BLOCK_NUM, Bounds, Expr, Op, Var, interval
+from ptokit.program.expr import ANYTHING, BLOCK_IDX, BLOCK_NUM, SUBBLOCK_IDX, Bounds, Expr, Op, Var, interval
 
 KEYWORDS = """
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl
@@ -128,7 +128,7 @@ class Expressions:
         self.names = dict(names)
         self._given: dict[Expr, str] = {}
         """The C++ names of expressions that have one; the author may call several by the same name."""
-        self.bounds: dict[Var, Bounds] = {BLOCK_IDX: (0, inf), BLOCK_NUM: (1, inf)}
+        self.bounds: dict[Var, Bounds] = {BLOCK_IDX: (0, inf), BLOCK_NUM: (1, inf), SUBBLOCK_IDX: (0, 1)}
         self.natural: set[Expr] = set()
         """Expressions that are known not to be negative."""
         self.helpers: set[str] = set()

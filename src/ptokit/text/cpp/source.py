@@ -12,7 +12,7 @@ from functools import cached_property
 from ptokit.finding import Finding, VerifyError
 from ptokit.isa.policy import TileType
 from ptokit.program.budget import Use, has_simt, memory_findings
-from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM
+from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, SUBBLOCK_IDX
 from ptokit.program.instr_calls import call_of
 from ptokit.program.ir import Argument, CrossFlag, Float, Integer, Program, instructions, walk
 from ptokit.program.order import order, order_events
@@ -86,7 +86,7 @@ def _header_findings(program: Program, profile: Profile) -> Iterator[Finding]:
             yield finding.at(instr.where)
 
 
-BLOCKS = {BLOCK_IDX: "get_block_idx", BLOCK_NUM: "get_block_num"}
+BLOCKS = {BLOCK_IDX: "get_block_idx", BLOCK_NUM: "get_block_num", SUBBLOCK_IDX: "get_subblockid"}
 
 
 def emit_unchecked(program: Program, profile: Profile) -> str:

@@ -83,6 +83,8 @@ class _Lift(Writing):
         self.add("func.return")
         body = Body([*self.head, *self.scopes[0].operations], arguments)
         attributes: dict[str, Any] = {} if mode_of(program.body) == program.mode else {"ptokit.mode": program.mode}
+        if program.vector_cores > 1:
+            attributes["ptokit.vector_cores"] = program.vector_cores
         function = Function(program.name, body, attributes, program.where)
         return Unit((function,), Source("", program.name), arch)
 

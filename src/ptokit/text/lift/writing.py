@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ptokit.finding import Where
-from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, COMPARISONS, Expr, Op, Var, is_condition, variables
+from ptokit.program.expr import COMPARISONS, OF_LAUNCH, Expr, Op, Var, is_condition, variables
 from ptokit.program.ir import Argument, Constant, Program, View
 from ptokit.text.numbers import NATURAL, PREDICATES, WRITTEN, Limits, written_out
 from ptokit.text.tiles import ScopedExtents
@@ -89,10 +89,10 @@ class Writing:
     def is_known(self, expr: Expr) -> bool:
         """Whether all variables of an expression are known here."""
         numbers = self.scopes[-1].numbers
-        return all(var in (BLOCK_IDX, BLOCK_NUM) or (var, "index") in numbers for var in variables(expr))
+        return all(var in OF_LAUNCH or (var, "index") in numbers for var in variables(expr))
 
     def _own_kind(self, expr: Expr) -> str:
-        return "i1" if is_condition(expr) else "i64" if expr in (BLOCK_IDX, BLOCK_NUM) else "index"
+        return "i1" if is_condition(expr) else "i64" if expr in OF_LAUNCH else "index"
 
     def constant(self, value: int | Constant, kind: str) -> Value:
         """A constant, defined at the head of the function."""
@@ -143,7 +143,7 @@ class Writing:
         return name
 
     def _block_number(self, var: Var) -> Value:
-        if var not in (BLOCK_IDX, BLOCK_NUM):
+        if var not in OF_LAUNCH:
             raise KeyError(var)
         result = Value(self.name(f"{var}_i64"), "i64")
         self.add(f"get_{var}", {}, result)

@@ -15,7 +15,7 @@ from ptokit.isa.dtype import DType
 from ptokit.isa.opaque import is_form, opaque_ops, row_of_op
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.unknown import is_unknown
-from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, ExpressionError, Op, Var, apply
+from ptokit.program.expr import OF_LAUNCH, Expr, ExpressionError, Op, Var, apply
 from ptokit.program.instr_calls import known
 from ptokit.program.ir import Constant, Given, Stmt, TileDecl, TileUse, View, Window
 from ptokit.text.errors import MOST_ERRORS, TextError, choices, guess
@@ -143,8 +143,8 @@ class Lowering:
         self.limits = Limits()
         self.scopes = [OpenScope()]
         self.names: dict[Expr, str] = {}
-        self.taken: Counter[str] = Counter((BLOCK_IDX, BLOCK_NUM))
-        self.steady: set[Var] = {BLOCK_IDX, BLOCK_NUM}
+        self.taken: Counter[str] = Counter(OF_LAUNCH)
+        self.steady: set[Var] = set(OF_LAUNCH)
         self.added_workspaces: set[str] = set()
         """Workspaces that a printer has added to the text, and that the program does not have."""
         self.flag_memory: set[Value] = set()
@@ -164,6 +164,8 @@ class Lowering:
         """Operations so far, and the characters of the functions that were called."""
         self.tile_names: list[dict[str, str]] = [{}]
         """For each function that is being read: the program's names of its tiles."""
+        self.vector_cores = 1
+        """How many vector cores of a block run the program."""
         self.core = ""
         """The core of the section or function that is being read; empty outside."""
         self.where: Where | None = None

@@ -22,7 +22,7 @@ from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.isa.unknown import is_unknown
 from ptokit.program import ir
-from ptokit.program.expr import Expr, Op, Var
+from ptokit.program.expr import SUBBLOCK_IDX, Expr, Op, Var
 from ptokit.program.instr_calls import named_operands
 from ptokit.text.lower.arithmetic import FLOATS
 from ptokit.text.lower.lowering import Handler, Lowering, Meaning, Refusal, Rounded, TileName, tile_use
@@ -169,9 +169,14 @@ def _reserve(low: Lowering, op: Operation) -> None:
     _emit(low, op.name, (_use(low, op, tile),), "w", _attributes(op))
 
 
-def _zero(low: Lowering, op: Operation) -> None:
-    """Programs have one vector core in a block: it is number 0 of 1."""
-    low.define(op, int(op.name.endswith("num")))
+def _vector_core(low: Lowering, op: Operation) -> None:
+    """The number of the vector core in its block, or how many there are."""
+    if op.name.endswith("num"):
+        low.define(op, low.vector_cores)
+    elif low.vector_cores > 1:
+        low.values[op.results[0]] = SUBBLOCK_IDX
+    else:
+        low.define(op, 0)
 
 
 def _one(low: Lowering, op: Operation, part: str) -> Value:
@@ -260,7 +265,7 @@ SCALES = {
 """The memories of operands."""
 OPAQUE: dict[str, Handler] = {
     "reserve_buffer": _reserve,
-    **dict.fromkeys(("get_subblock_idx", "get_subblock_num"), _zero),
+    **dict.fromkeys(("get_subblock_idx", "get_subblock_num"), _vector_core),
     "bind_tile": _bind,
     "declare_eventid_array": _declare_events,
     "eventid_array_set": _set_event,

@@ -9,12 +9,13 @@ from dataclasses import replace
 from ptokit.finding import Where
 from ptokit.isa.dtype import dtype
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import GlobalLayout
+from ptokit.isa.policy import GlobalLayout, TileType
 from ptokit.program import ir
-from ptokit.program.cores import with_needed_cores
-from ptokit.program.expr import Expr, Op, Var, apply, truth
+from ptokit.program.cores import StatementCores, with_needed_cores
+from ptokit.program.expr import SUBBLOCK_IDX, Expr, Op, Var, apply, substitute, truth, variables
 from ptokit.program.instr_calls import without_defaults
 from ptokit.program.ir import Argument, Float, Given, Integer, View
+from ptokit.target.profile import CUBE_CORE
 from ptokit.text.errors import TextError, joined
 from ptokit.text.lower.arithmetic import FLOATS, read_arithmetic
 from ptokit.text.lower.control import CONTROL
@@ -125,7 +126,7 @@ def _entry(unit: Unit, name: str | None) -> Function:
 
 def _program(low: Lowering, function: Function) -> ir.Program:
     low.where = function.where
-    low.core = kind_core(function.attributes)
+    low.core, low.vector_cores = kind_core(function.attributes), _vector_cores(low.unit, function)
     listed: list[tuple[Value, Callable[[], Arguments]]] = []
     try:
         listed += [(value, take_argument(low, value)) for value in function.arguments]
@@ -148,7 +149,39 @@ def _program(low: Lowering, function: Function) -> ir.Program:
     used = tuple(argument for arguments in kept for argument in _in_use(arguments, viewed))
     names = tuple((expr, name) for expr, name in low.names.items() if isinstance(expr, Op))
     program = ir.Program(function.name, used, body, (), names, mode, low.unit.arch, where=function.where)
-    return with_needed_cores(without_defaults(program))
+    program = with_needed_cores(without_defaults(program))
+    return program if low.vector_cores < 2 else _on_both(program, asked=VECTOR_CORES not in function.attributes)
+
+
+VECTOR_CORES = "ptokit.vector_cores"
+"""The attribute of a function that both vector cores of a block run, whether they ask which they are or not."""
+
+
+def _vector_cores(unit: Unit, function: Function) -> int:
+    """How many vector cores of a block run a program: both if it asks for their number in the block, and has work for a
+    cube core, or does not ask how many there are."""
+    if VECTOR_CORES in function.attributes:
+        return 2
+    operations = [op for each in unit.functions if not each.is_declared for op in walk(each.body)]
+    asked = {op.name for op in operations}
+    types = (result.type for op in operations for result in op.results)
+    is_mixed = any(isinstance(each, TileSpec) and each.loc is not TileType.Vec for each in types)
+    return 2 if "get_subblock_idx" in asked and (is_mixed or "get_subblock_num" not in asked) else 1
+
+
+def _on_both(program: ir.Program, *, asked: bool) -> ir.Program:
+    """The program for both vector cores of a block; for one, if it has no cube core, asks which it is and does not use
+    the answer. On the cube core the number is 0."""
+    cores = StatementCores(program)
+
+    def change(stmt: ir.Stmt) -> ir.Stmt:
+        of_cube = cores.of(stmt) == frozenset((CUBE_CORE.name,))
+        return ir.with_expressions(stmt, lambda expr: substitute(expr, {SUBBLOCK_IDX: 0})) if of_cube else stmt
+
+    body = ir.transform(program.body, change)
+    uses = any(SUBBLOCK_IDX in variables(expr) for stmt in ir.walk(body) for expr in ir.expressions(stmt))
+    is_alone = asked and not uses and CUBE_CORE.name not in cores.all
+    return replace(program, body=body, vector_cores=1 if is_alone else 2)
 
 
 def _in_use(arguments: Arguments, viewed: Iterable[str]) -> Iterator[ir.Argument | ir.Integer | ir.Float]:

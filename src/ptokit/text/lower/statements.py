@@ -13,7 +13,7 @@ from ptokit.program.bounds import layout_problem
 from ptokit.program.cores import owners, stated_core
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Op, Var, apply
 from ptokit.program.ir import Assign, Barrier, CrossFlag, Flag, LoadScalar, View, Window
-from ptokit.target.profile import CROSS_IDS, PIPES
+from ptokit.target.profile import CROSS_IDS, CUBE_CORE, PIPES
 from ptokit.text.lower.lowering import Handler, Lowering, TileName
 from ptokit.text.memories import ElementPointer, all_of
 from ptokit.text.numbers import bounded
@@ -194,8 +194,10 @@ def _sync(low: Lowering, op: Operation) -> None:
         low.refuse(f"both cores have the pipe {pipe}", "put it into pto.section.cube or pto.section.vector")
     ids = op.part("event_id")
     event = low.number(ids[0]) if ids else op.attributes.get("event_id")
-    if isinstance(event, int) and not 0 <= event < CROSS_IDS:
-        low.refuse(f"flags between cores have ids 0 to {CROSS_IDS - 1}; found {event}", "a block has one vector core")
+    most = CROSS_IDS * (low.vector_cores if cores[0] == CUBE_CORE.name else 1)
+    if isinstance(event, int) and not 0 <= event < most:
+        why = "of the second vector core, which the program does not ask for" if low.vector_cores < 2 else ""
+        low.refuse(f"flags between cores have ids 0 to {most - 1}; found {event}", why)
     if not isinstance(event, int | Var | Op):
         low.refuse(f"{op.name} takes an id")
     low.emit(CrossFlag(op.name.removeprefix("sync."), cores[0], pipe, event, where=low.where))

@@ -134,9 +134,11 @@ class ProgramCompiler:
 
     def _is_for_reference(self, integers: Mapping[Var, int], grid: int) -> bool:
         """Whether only the reference engine runs a launch: it has a number that is greater than code is made for, or
-        instructions that ptokit does not model, or its cores do not run in the order of the text."""
+        instructions that ptokit does not model, both vector cores of a block run it, or its cores do not run in the
+        order of the text."""
         return (
             not self.program.is_modelled
+            or self.program.vector_cores > 1
             or not (self._streams is None or self._in_text_order(grid, tuple(integers.items())))
             or grid > MOST_GIVEN
             or any(abs(value) > MOST_GIVEN for value in integers.values())

@@ -85,11 +85,11 @@ std::int64_t row_stride(std::int64_t core, std::int64_t cols) {
   return SPLIT == pto::TILE_LEFT_RIGHT_ODD ? 2 * cols + 2 * core - 1 : cols;
 }
 
-// The part of a slot that the second vector core, which is not run, writes: all of it counts as written by a call that
+// The part of a slot that the second vector core writes, if that is not run: all of it counts as written by a call that
 // is not modelled.
 template <typename T>
 void second_vector_core(T& slot) {
-  record("second_vector_core", slot);
+  if (!pairs_vectors()) record("second_vector_core", slot);
 }
 
 // One end of a pipe: how many tiles went through it, and what of the handshake it does.
@@ -203,7 +203,7 @@ struct TPipe : PipeTag {
 
   explicit TPipe(void* global, uint32_t vector, uint32_t cube) : fifo(global, vector, cube) {
 #ifdef PTOKIT_REGISTER_BASE
-    for (uint32_t i = 0; i < SyncPeriod; ++i) cons.template free<NO_SPLIT ? TILE_NO_SPLIT : TILE_UP_DOWN>();
+    for (uint32_t i = 0; takes_part() && i < SyncPeriod; ++i) cons.template free<NO_SPLIT ? TILE_NO_SPLIT : TILE_UP_DOWN>();
 #else
     constexpr int second_ring = static_cast<int>(SLOTS * SLOT_BYTES);
     if (is_both && pops_on_cube) cons.setEntryOffset(second_ring);
@@ -213,12 +213,14 @@ struct TPipe : PipeTag {
   TPipe(const TPipe&) = default;
   ~TPipe() {
 #ifdef PTOKIT_REGISTER_BASE
-    for (uint32_t i = 0; i < SyncPeriod; ++i) prod.template allocate<NO_SPLIT ? TILE_NO_SPLIT : TILE_UP_DOWN>();
+    for (uint32_t i = 0; takes_part() && i < SyncPeriod; ++i) prod.template allocate<NO_SPLIT ? TILE_NO_SPLIT : TILE_UP_DOWN>();
 #else
     for (uint32_t i = countPendingFreeCredits(prod.tileIndex); i > 0; --i) prod.allocate();
 #endif
   }
 
+  // In a pipe without a split the cube core has no flags of the second vector core. The headers use them there.
+  static bool takes_part() { return !NO_SPLIT || get_subblockid() == 0; }
   static bool shouldWaitFree(uint32_t tile) { return tile >= SLOTS && tile % SyncPeriod == 0; }
   static bool shouldNotifyFree(uint32_t tile) { return (tile + 1) % SyncPeriod == 0; }
   // How often slots were freed after `tiles` tiles without a push that waited for it.

@@ -118,6 +118,8 @@ std::uint64_t block_idx();
 std::uint64_t block_num();
 std::uint64_t subblock_idx();
 std::uint64_t subblock_num();
+// Whether both vector cores of a cube core are run.
+bool pairs_vectors();
 bool on_cube();
 bool on_vector();
 

@@ -103,6 +103,7 @@ bool stored = false;   // an instruction of this launch may have written an arra
 bool in_launch = false;
 u64 now_block = 0, now_blocks = 1, now_subblock = 0, now_subblocks = 1;
 bool now_cube = false;
+bool asked_subblock = false, asked_subblocks = false;  // whether the kernel has asked for the number, and how many
 u64 page = 4096;
 alignas(16) char signal_stack[1 << 17];
 
@@ -578,8 +579,15 @@ __attribute__((noinline)) void call(const char* name, const Operand* operands, s
 
 std::uint64_t block_idx() { return now_block; }
 std::uint64_t block_num() { return now_blocks; }
-std::uint64_t subblock_idx() { return now_subblock; }
-std::uint64_t subblock_num() { return now_subblocks; }
+std::uint64_t subblock_idx() {
+  asked_subblock = true;
+  return now_subblock;
+}
+std::uint64_t subblock_num() {
+  asked_subblocks = true;
+  return now_subblocks;
+}
+bool pairs_vectors() { return now_subblocks > 1; }
 bool on_cube() { return now_cube; }
 bool on_vector() { return !now_cube; }
 
@@ -593,12 +601,15 @@ __attribute__((noinline)) void launch(const char* name, std::uint64_t grid, void
   u64 words[] = {encode(name, arguments, count, nullptr, 0, site), grid, sequence_used};
   define(launch_tag, words, 3);
   now_blocks = grid;
-  stored = false;
+  stored = asked_subblock = asked_subblocks = false;
   u64 cores = page_zero->cores, subblocks = page_zero->subblocks;
   for (u64 block = 0; block < grid; ++block) {
     if (cores & 2) run_core(body, context, block, true, 0, 1);
     if (cores & 1) {
-      for (u64 k = 0; k < subblocks; ++k) run_core(body, context, block, false, k, subblocks);
+      // Without a number, the second one runs if the first asks which one it is, and not how many there are.
+      for (u64 k = 0; subblocks != 0 ? k < subblocks : k == 0 || (k == 1 && asked_subblock && !asked_subblocks); ++k) {
+        run_core(body, context, block, false, k, subblocks == 0 ? 1 : subblocks);
+      }
     }
   }
   define(launch_end_tag, &sequence_used, 1);

@@ -1,0 +1,61 @@
+"""Both vector cores of a block: what the cube core waits for, and when the second one runs."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptokit.cxx.compile import CompileOptions
+from ptokit.finding import VerifyError
+from ptokit.lang.cpp_entries import CppSource, chosen_entry
+from ptokit.lang.recorded import CppKernel
+from tests.cxx.building import COMPILER
+
+pytestmark = pytest.mark.skipif(not COMPILER, reason="needs a C++ compiler")
+SOURCES = Path(__file__).with_name("sources")
+
+
+@lru_cache
+def _source(name: str) -> CppSource:
+    return CppSource(str(SOURCES / name), CompileOptions())
+
+
+def _kernel(name: str, target: str, entry: str) -> Any:
+    source = _source(name)
+    return CppKernel(source, chosen_entry(source.build(target), entry), target)
+
+
+def _arrays(kernel: Any) -> dict[str, Any]:
+    types = {name: kernel.dtype(name) for name in kernel.parameters}
+    return {name: np.ones((16, 16), dtype.numpy) for name, dtype in types.items() if dtype}
+
+
+def _line(name: str, comment: str) -> int:
+    text = (SOURCES / name).read_text().splitlines()
+    (found,) = [number for number, line in enumerate(text, 1) if comment in line]
+    return found
+
+
+@pytest.mark.parametrize(("target", "waits"), [("a5", "AIC.MTE2"), ("a2a3", "AIC.S")])
+def test_a_wait_for_both_needs_the_set_of_the_second(target: str, waits: str) -> None:
+    kernel = _kernel("vectors.cpp", target, "launch_one_sets")
+    report = kernel[1](**_arrays(kernel), target=target, engine="machine")
+    (found,) = [each for each in report.findings if each.level == "error"]
+    assert (found.rule, found.message.split(":")[-1].strip()) == ("KN-13", f"{waits} waits forever for flag 0 of AIV1")
+    assert found.where.line == _line("vectors.cpp", "the second vector core does not set it")
+    with pytest.raises(VerifyError, match="flag 0 of AIV1"):
+        kernel[1](**_arrays(kernel), target=target, engine="reference")
+
+
+def test_a_flag_of_the_first_orders_nothing_of_the_second() -> None:
+    kernel = _kernel("vectors.cpp", "a5", "launch_waits_for_one")
+    report = kernel[1](**_arrays(kernel), target="a5", engine="machine")
+    (found,) = [each for each in report.findings if each.level == "error"]
+    assert found.rule == "KN-16"
+    assert "AIV1.MTE3" in found.message
+    assert found.where.line == _line("vectors.cpp", "the flag of the second vector core has id 16")
+    assert str(found.fix).startswith("wait_intra_block(PIPE_MTE2, 16)")
