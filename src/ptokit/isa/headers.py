@@ -30,12 +30,12 @@ def typed_in_headers(operand: str, table: Mapping[str, str], when: Case = ALWAYS
     )  # fmt: skip
 
 
-def first_64(operand: str) -> Rule:
+def first_64(operand: str, data: str = "") -> Rule:
     """A5 takes one register of a row (Int64Binary.hpp:109, 136, 292, 332, 358; Int64Div.hpp:190; Int64Reduce.hpp:40;
-    Int64Rearrange.hpp:29, 62, 81, 166)."""
+    Int64Rearrange.hpp:29, 62, 81, 109, 166)."""
     return Rule(
         CLAUSE, operand, "of at most 64 columns of 8 bytes: shipping headers take the first 64 of a row only",
-        lambda c: c.values[operand].dtype.size < 8 or c.values[operand].valid_cols <= 64,
+        lambda c: c.values[data or operand].dtype.size < 8 or c.values[operand].valid_cols <= 64,
         on=note("a5"), fix="take slices of 64 columns",
     )  # fmt: skip
 
