@@ -39,7 +39,7 @@ PADDING = (
 WRAPPED = "an index of 0, as all are here, makes the number of repeats wrap to 255 (TConcat.hpp:156)"
 OF_TENSOR = "more valid elements than the tensor has are an error by the documents; the header loads the tensor's"
 MORE_ROWS = (
-    "rows of the tensor that are not valid are moved, too (tload_common.hpp:54, a5/TLoad.hpp:417): reported at the call"
+    "rows of the tensor that are not valid are moved, too (tload_common.hpp:54, a5/TLoad.hpp:426): reported at the call"
 )
 OFF_PIPES = "known by its effects only: no core of the model has both L1 and MTE3 (TStore.hpp:274)"
 CONVOLUTION = "tiles of convolutions are known by their effects only: pipes depend on shapes (TTrans.hpp:731, 783)"

@@ -133,7 +133,7 @@ class _MovedRows(NamedTuple):
 
 def moved_in_cpp(clause: str, tensor: str, tile: str, memory: Callable[[Call], TensorSpec]) -> tuple[Rule, ...]:
     """C++ moves all rows of the tensor, whatever is valid of the tile (TL-03; tload_common.hpp:54,
-    tstore_common.hpp:367, a2a3/TLoad.hpp:115, a5/TLoad.hpp:44, 417). A2/A3 finds the next row by the valid columns,
+    tstore_common.hpp:367, a2a3/TLoad.hpp:113, a5/TLoad.hpp:44, 426). A2/A3 finds the next row by the valid columns,
     which must be those of the tensor. Of a ColMajor tile, columns are rows here."""
 
     def along(call: Call) -> _MovedRows:

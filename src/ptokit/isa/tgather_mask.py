@@ -37,7 +37,7 @@ def lower_mask(call: Call) -> tuple[Move | Compute, ...]:
 
 def is_placed(call: Call) -> bool:
     """Whether A5 finds the rows of 8-byte types where they are: by the columns of the destination, and of the first 64
-    that are kept (a5/TGather.hpp:276, 280)."""
+    that are kept (a5/TGather.hpp:283, 289)."""
     count = selected(call, call.src.valid_cols)
     is_apart = call.src.valid_rows > 1 and call.dst.cols // call.pattern.step != count
     return call.dst.dtype.size < 8 or (count <= 64 and not is_apart)

@@ -186,7 +186,7 @@ STEPS: dict[str, tuple[str, Modifiers]] = {
 CPP = Cpp(
     flat=FlatIndex(by_row, ZEROES_FIRST, STEPS),
     headers=(
-        first_64("idx", "src"),
+        replace(first_64("idx", "src"), on=note("a5@2026.08")),
         few("dst"),
         few("idx"),
         Rule("TS-SEM-01", "dst", "another tile than src and idx: the headers take flat offsets, made in a workspace",
