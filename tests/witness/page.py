@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -52,7 +53,16 @@ def _lines(found: Comparison, target: str, seconds: float) -> list[str]:
         "## Without a partner",
         "",
         *(f"- {line}" for line in sorted(found.unlike) or ["nothing"]),
+        "",
+        "## Not compiled",
+        "",
+        *(f"- {short(line)}" for line in sorted(found.problems) or ["nothing"]),
     ]
+
+
+def short(problem: str) -> str:
+    """The first line of what a compiler says, without folders."""
+    return re.sub(r"(?<![\w.])/[\w./@+-]*/", "", problem.splitlines()[0])
 
 
 def _escaped() -> list[tuple[str, ...]]:
