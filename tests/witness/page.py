@@ -15,13 +15,13 @@ from tests.witness.judged import Judged
 from tests.witness.values import executed
 
 
-def written(path: Path, found: Comparison, target: str, seconds: float) -> None:
+def written(path: Path, found: Comparison, target: str, seconds: str) -> None:
     """Write the page."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, ("\n".join(_lines(found, target, seconds)) + "\n").encode())
 
 
-def _lines(found: Comparison, target: str, seconds: float) -> list[str]:
+def _lines(found: Comparison, target: str, seconds: str) -> list[str]:
     with_reason: defaultdict[str, int] = defaultdict(int)
     for (name, _), count in found.accepted.items():
         with_reason[name] += count
@@ -34,7 +34,7 @@ def _lines(found: Comparison, target: str, seconds: float) -> list[str]:
     return [
         f"# The headers of {target} beside the tables",
         "",
-        f"Written by `make witness`. Sources: {files}. {found.summary.partition('}, ')[2]}; {seconds:.0f} s.",
+        f"Written by `make witness`. Sources: {files}. {found.summary.partition('}, ')[2]}; {seconds}.",
         "",
         "| instruction | calls | differ with a reason | without |",
         "|---|---|---|---|",
