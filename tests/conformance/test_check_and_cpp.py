@@ -216,6 +216,8 @@ NOTED = {
     ("a5", "tadds tsubs tmuls tmaxs tmins tshls tshrs trems tdivs tsel tsels", "dst"): ONE_REGISTER,
     ("a5", "tdiv trem tneg tpartadd tpartmax tpartmin", "dst"): ONE_REGISTER,
     ("a5", "texpands ttri tgather trowexpand tcolexpand", "dst"): ONE_REGISTER,
+    ("a2a3", "tcmp tcmps", "dst"): "the headers invert too few bytes of wide masks",
+    ("a5", "tgather_mask", "dst"): "the headers place rows of 8-byte types by the columns of the destination",
     ("a5", "tgather", "idx"): "the headers take indices of another width for pairs or halves",
     ("a5", "tcmp", "src1"): "the headers mix the strides of 4-byte types",
     ("cpu a2a3 a5", "tscatter", "dst"): BY_OFFSET,

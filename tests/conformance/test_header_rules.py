@@ -97,6 +97,7 @@ KERNELS: dict[str, list[str]] = {
         short(520, 8),
         short(8, 520),
         vectors("tscatter(t, t, i)", t="'int32', 8, 64", i="'int32', 8, 64"),
+        vectors("tscatter(w, t, i)", i="'int32', 8, 96", **dict.fromkeys("wt", "'int64', 8, 96")),
         vectors("tscatter(w[0:8], t, i)", w="'int32', 16, 64", t="'int32', 8, 64", i="'int32', 8, 64"),
     ],
     "tload": [
@@ -104,6 +105,7 @@ KERNELS: dict[str, list[str]] = {
         "t = pto.Tile('vec', 'int8', 4096, 32)\npto.tload(t, y)",
         "t = pto.Tile('vec', 'float32', 8, 64)\npto.tload(t[0:4, 0:32], x[0:4, 0:32])",
         "t = pto.Tile('vec', 'int8', 16, 32)\npto.tload(t, z)",
+        "t = pto.Tile('mat', 'float32', 8, 16, slayout='none_box', valid=(8, 12))\npto.tload(t, x[0:8, 0:12])",
     ],
     "tstore": [
         "t = pto.Tile('vec', 'float8_e5m2', 8, 64)\npto.tload(t, e)\npto.tstore(e, t)",
@@ -135,9 +137,11 @@ KERNELS: dict[str, list[str]] = {
         vectors("trowsum(c, a)", a="'uint8', 8, 64", _c="'uint8', 8, 32, valid=(8, 1)"),
         vectors("trowsum(c, a)", a=LONGS, _c=LONG_COLUMN),
     ],
+    "tgather_mask": [vectors("tgather_mask(c, a, pattern='p1010')", a="'int64', 8, 64", c="'int64', 8, 32")],
     "tcmp": [
         elements("tcmp(m, a, b, 'lt')", "int32", m=BITS),
         elements("tcmp(m, a, b)", "int16", m=BITS),
+        elements("tcmp(m, a, b, 'ne')", "float32", m="'uint16', 8, 32, valid=(8, 4)"),
         elements("tcmp(m, a, b)", "int64", m=WORDS),
         vectors("tcmp(m, a, b)", a=LONGS, b=LONGS, m=LONG_BITS),
         vectors("tcmp(m, a, b)", a="'float32', 8, 64", b="'float32', 8, 128, valid=(8, 64)", m=WORDS),
@@ -146,6 +150,7 @@ KERNELS: dict[str, list[str]] = {
     "tcmps": [
         vectors("tcmps(m, a, 1, 'lt')", a="'int32', 8, 64", m=BITS),
         vectors("tcmps(m, a, 1.0)", a="'float32', 8, 64", m=BITS),
+        vectors("tcmps(m, a, 1.0, 'ne')", a="'float32', 8, 64", m="'uint16', 8, 32, valid=(8, 4)"),
         vectors("tcmps(m, a, 1)", a="'int16', 8, 64", m=BITS),
         vectors("tcmps(m, a, 1)", a=LONGS, m=LONG_BITS),
     ],

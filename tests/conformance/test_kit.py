@@ -282,6 +282,11 @@ def test_misuse_has_a_status(kit: Path, tmp_path: Path) -> None:
     assert done.returncode == 2 and "{case} and {out}" in done.stderr
     done = process("conformance", "export", str(tmp_path / "a" / "b"), cwd=tmp_path)
     assert done.returncode == 2 and "there is no folder" in done.stderr
+    done = process("conformance", "run", str(kit), "--command", "./absent {case} {out}", cwd=tmp_path)
+    assert done.returncode == 2 and "'./absent' is no program that can be started" in done.stderr
+    done = process("conformance", "export", str(tmp_path / "new"), "--program", "absent", cwd=tmp_path)
+    assert done.returncode == 2 and "no program has a name that begins with 'absent'" in done.stderr
+    assert not (tmp_path / "new").exists()
 
 
 def test_the_table_counts_every_clause_of_a_case() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import re
 import sys
 import tempfile
@@ -63,7 +64,8 @@ def of_effects(asked: argparse.Namespace) -> int:
     print(found.summary)
     print(f"{time.monotonic() - start:.0f} s")
     if asked.page:
-        written(asked.page / f"witness-{family(asked)}.md", found, asked.target, time.monotonic() - start)
+        seconds = f"{time.monotonic() - start:.0f} s, {sum(os.times()[:4]):.0f} s of processors"
+        written(asked.page / f"witness-{family(asked)}.md", found, asked.target, seconds)
     return int(bool(found.differ))
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 DATA = "which bytes are read depends on data that the witness does not compute"
+COPIED = "a scatter by P1111 copies (TScatter.hpp:162), in the form of those by other masks, which have the flags"
 MASK_ROWS = "the documents give every row of a mask its value (CP-CMP-01); the header writes the bits that it computes"
 FILLED = "rows that are valid in part are filled as if they followed each other (TExpandS.hpp:61): reported (CP-HDR-01)"
 HIDDEN = "the headers' own workspace, from 184 KB on, which the machine knows"
@@ -38,7 +39,7 @@ PADDING = (
 WRAPPED = "an index of 0, as all are here, makes the number of repeats wrap to 255 (TConcat.hpp:156)"
 OF_TENSOR = "more valid elements than the tensor has are an error by the documents; the header loads the tensor's"
 MORE_ROWS = (
-    "rows of the tensor that are not valid are moved, too (tload_common.hpp:54, a5/TLoad.hpp:417): reported at the call"
+    "rows of the tensor that are not valid are moved, too (tload_common.hpp:54, a5/TLoad.hpp:426): reported at the call"
 )
 OFF_PIPES = "known by its effects only: no core of the model has both L1 and MTE3 (TStore.hpp:274)"
 CONVOLUTION = "tiles of convolutions are known by their effects only: pipes depend on shapes (TTrans.hpp:731, 783)"
@@ -49,6 +50,7 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("tconcat", "(read|write) less", DATA),
     ("a2a3:tconcat:wrr.+", "(read|write) more", WRAPPED),
     ("a5:mscatter", "read less", DATA),
+    ("a2a3:tscatter:wr", "flags", COPIED),
     ("syncall", "flags", ALL_AT_ONCE),
     ("a2a3:(tload|tmov|tmatmul(_acc|_bias)?)", "(read|write) padding", PADDING),
     ("a2a3:tload", "refused by TL-02", f"{OF_TENSOR} (tload_common.hpp:21)"),

@@ -125,20 +125,52 @@ def functions(name: str, kinds: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield own, f"AICORE void {own}() {{\n{body}  {call};\n}}\n"
 
 
+def forms(name: str, target: str) -> Iterator[tuple[str, str]]:
+    """Functions for forms of an instruction that are no list of operands of one shape."""
+    kinds = (("float32", 64), ("int16", 48), ("int8", 64), *([("int64", 32)] if target == "a5" else []))
+    found = [
+        *((kind, "P0010", (4, cols), (4, 4 * cols), "") for kind, cols in kinds),
+        ("float32", "P1010", (4, 61), (8, 61), ", ScatterAxis::SCATTER_COL"),
+    ]
+    for kind, pattern, source, wide, axis in found if name == "tscatter" else ():
+        yield _moved(f"tscatter_{kind}_{pattern}", kind, wide, source, f"TSCATTER<MaskPattern::{pattern}{axis}>")
+    if name == "tgather":
+        template = "TGATHER<decltype(dst), decltype(src), MaskPattern::P1010, GatherAxis::GATHER_COL>"
+        yield _moved("tgather_rows", "float32", (4, 61), (8, 61), template)
+
+
+def _moved(name: str, kind: str, target: tuple[int, int], source: tuple[int, int], call: str) -> tuple[str, str]:
+    """A function that moves elements between tiles of whole blocks."""
+    block = 32 // dtype(kind).size
+    tiles = (TileText(kind, rows, -(-cols // block) * block, (rows, cols)) for rows, cols in (target, source))
+    body = "".join(
+        tile.declared(name, APART * k) for k, (tile, name) in enumerate(zip(tiles, ("dst", "src"), strict=True))
+    )
+    return name, f"AICORE void {name}() {{\n{body}  {call}(dst, src);\n}}\n"
+
+
+FORMS = ("tscatter", "tgather")
+"""Instructions with more forms than their operands say."""
+
+
 def names(target: str) -> list[str]:
     """The instructions that have kernels here."""
     known = {each.name for each in COMPUTE} - LEFT_OUT
-    return [name for name in TYPES if name in known and types(name, target)]
+    return [*(name for name in TYPES if name in known and types(name, target)), *(set(FORMS) - {*TYPES})]
 
 
 def source(names: Sequence[str], target: str) -> str:
     """A C++ source with kernels that make all calls of some instructions."""
     text = "#include <pto/pto-inst.hpp>\nusing namespace pto;\n"
     for name in names:
-        kinds = types(name, target)
+        kinds = types(name, target) if name in TYPES else []
         for first in range(0, len(kinds), TOGETHER):
-            every = list(functions(name, kinds[first : first + TOGETHER]))
-            calls = "".join(f"  {own}();\n" for own, _ in every)
-            text += "".join(f"\n{function}" for _, function in every)
-            text += f"\n__global__ AICORE void {name}_{kinds[first]}() {{\n{calls}}}\n"
+            text += _kernel(f"{name}_{kinds[first]}", list(functions(name, kinds[first : first + TOGETHER])))
+        text += _kernel(f"{name}_forms", list(forms(name, target))) if name in FORMS else ""
     return text
+
+
+def _kernel(name: str, every: Sequence[tuple[str, str]]) -> str:
+    """Functions, and a kernel that calls them."""
+    calls = "".join(f"  {own}();\n" for own, _ in every)
+    return "".join(f"\n{text}" for _, text in every) + f"\n__global__ AICORE void {name}() {{\n{calls}}}\n"

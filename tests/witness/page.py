@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,13 +15,13 @@ from tests.witness.judged import Judged
 from tests.witness.values import executed
 
 
-def written(path: Path, found: Comparison, target: str, seconds: float) -> None:
+def written(path: Path, found: Comparison, target: str, seconds: str) -> None:
     """Write the page."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, ("\n".join(_lines(found, target, seconds)) + "\n").encode())
 
 
-def _lines(found: Comparison, target: str, seconds: float) -> list[str]:
+def _lines(found: Comparison, target: str, seconds: str) -> list[str]:
     with_reason: defaultdict[str, int] = defaultdict(int)
     for (name, _), count in found.accepted.items():
         with_reason[name] += count
@@ -33,7 +34,7 @@ def _lines(found: Comparison, target: str, seconds: float) -> list[str]:
     return [
         f"# The headers of {target} beside the tables",
         "",
-        f"Written by `make witness`. Sources: {files}. {found.summary.partition('}, ')[2]}; {seconds:.0f} s.",
+        f"Written by `make witness`. Sources: {files}. {found.summary.partition('}, ')[2]}; {seconds}.",
         "",
         "| instruction | calls | differ with a reason | without |",
         "|---|---|---|---|",
@@ -52,7 +53,16 @@ def _lines(found: Comparison, target: str, seconds: float) -> list[str]:
         "## Without a partner",
         "",
         *(f"- {line}" for line in sorted(found.unlike) or ["nothing"]),
+        "",
+        "## Not compiled",
+        "",
+        *(f"- {short(line)}" for line in sorted(found.problems) or ["nothing"]),
     ]
+
+
+def short(problem: str) -> str:
+    """The first line of what a compiler says, without folders."""
+    return re.sub(r"(?<![\w.])/[\w./@+-]*/", "", problem.splitlines()[0])
 
 
 def _escaped() -> list[tuple[str, ...]]:

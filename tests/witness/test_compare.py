@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from ptokit.finding import VerifyError
 from ptokit.lang.recorded import load_cpp
 from ptokit.witness.effects import Observed, ObservedAccess, ObservedIntrinsic, ObservedMemory
 from tests.witness.__main__ import core_of
@@ -171,6 +173,46 @@ def test_a5_pads_plain_tiles_of_l1_in_whole_blocks(
         kernel[1](np.zeros(4096, "int8"), engine="machine", target=target)
     rows = [[128 * row, 128 * row + width] for row in range(3)]
     assert found[0].bytes_of("write")["mat"].tolist() == ([[0, 384]] if width == 128 else rows)
+
+
+OF_MASKS = """#include <pto/pto-inst.hpp>
+using namespace pto;
+__global__ AICORE void k() {{
+  Tile<TileType::Vec, float, {dst}> dst;
+  Tile<TileType::Vec, float, {src}> src;
+  TASSIGN(dst, 0x0);
+  TASSIGN(src, 0x8000);
+  {call}(dst, src);
+}}
+"""
+SCATTER = {"dst": "4, 128", "src": "4, 64", "call": "TSCATTER<MaskPattern::P1010>"}
+GATHER_ROWS = {
+    "dst": "4, 64",
+    "src": "8, 64",
+    "call": "TGATHER<decltype(dst), decltype(src), MaskPattern::P1010, GatherAxis::GATHER_COL>",
+}
+
+
+@pytest.mark.parametrize(
+    ("target", "form", "flags", "written"),
+    [
+        ("a2a3", SCATTER, {("V", "S"), ("S", "V")}, 2048),
+        ("a5", SCATTER, set(), 2048),
+        ("a2a3", GATHER_ROWS, set(), 2048),
+        ("a5", GATHER_ROWS, set(), 2048),
+    ],
+)
+def test_masks_scatter_by_the_scalar_pipe_and_gather_a_row_for_each_of_the_source(
+    tmp_path: Path, target: str, form: dict[str, str], flags: set[tuple[str, str]], written: int
+) -> None:
+    """A gather of rows into a tile of 1024 bytes goes on behind it."""
+    (tmp_path / "k.cpp").write_text(OF_MASKS.format(**form))
+    kernel = load_cpp(str(tmp_path / "k.cpp"), target=target)
+    with watched() as found, warnings.catch_warnings(), suppress(VerifyError):
+        warnings.simplefilter("ignore")
+        kernel[1](engine="machine", target=target)
+    assert (found[0].flags, found[0].pipes) == (flags, {"V"})
+    assert found[0].bytes_of("write")["vec"].tolist() == [[0, written]]
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,10 @@ def run_cases(
             with misused(ValueError, by=f"{home}: "):
                 found = judge.judge(targets, only)
         except OSError as problem:
-            raise Misuse(f"cannot read {problem.filename or home}: {described(problem)}") from problem
+            file = problem.filename or home
+            raise Misuse(
+                f"cannot read {file}: {described(problem)}; `ptokit conformance export` writes it"
+            ) from problem
     if not found:
         raise Misuse("there is no such case")
     totals = Counter(each.verdict for each in found)

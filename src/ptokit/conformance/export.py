@@ -15,6 +15,7 @@ import numpy as np
 
 from ptokit import spec
 from ptokit._version import __version__
+from ptokit.brief import brief
 from ptokit.conformance.cases import Bits, CaseProgram, Data, programs
 from ptokit.engine.runnable import REFERENCE
 from ptokit.finding import HazardWarning, VerifyError
@@ -32,7 +33,7 @@ INDEX, PROGRAMS = "index.json", "programs"
 
 
 class Unwritable(Exception):
-    """A folder that an export cannot be written to."""
+    """A folder that an export cannot be written to, or an export of nothing."""
 
 
 def targets() -> tuple[str, ...]:
@@ -48,6 +49,8 @@ def export(folder: str | os.PathLike[str], chosen: Sequence[str] = (), only: str
     final = Path(folder).absolute()
     _check(final)
     made = [program for program in programs() if program.name.startswith(only)]
+    if not made:
+        raise Unwritable(f"no program has a name that begins with {brief(only)}; one is {next(programs()).name}")
     with tempfile.TemporaryDirectory(dir=final.parent, prefix=".ptokit-conformance-") as temporary:
         whole, old = Path(temporary, "new"), Path(temporary, "old")
         (whole / PROGRAMS).mkdir(parents=True)

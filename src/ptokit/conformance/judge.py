@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import stat
 import subprocess
 import tempfile
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ptokit.brief import brief
 from ptokit.conformance.cases import Bits
 from ptokit.conformance.export import FORMAT, read_index
 from ptokit.cxx.processes import CompileLimits, end, limited
@@ -67,6 +69,8 @@ class Judge:
             raise ValueError(f"the command cannot be read: {problem}") from None
         if missing := [place for place in PLACES if not any(place in word for word in words)]:
             raise ValueError(f"the command lacks {' and '.join(missing)}, as in: ./simulator {{case}} {{out}}")
+        if shutil.which(words[0]) is None:
+            raise ValueError(f"{brief(words[0])} is no program that can be started")
 
     def judge(self, targets: Sequence[str] = (), only: Sequence[str] = ()) -> list[CaseVerdict]:
         """The verdicts on the cases of some targets, and of some clauses or groups of clauses."""

@@ -30,12 +30,12 @@ def typed_in_headers(operand: str, table: Mapping[str, str], when: Case = ALWAYS
     )  # fmt: skip
 
 
-def first_64(operand: str) -> Rule:
+def first_64(operand: str, data: str = "") -> Rule:
     """A5 takes one register of a row (Int64Binary.hpp:109, 136, 292, 332, 358; Int64Div.hpp:190; Int64Reduce.hpp:40;
-    Int64Rearrange.hpp:29, 62, 81, 166)."""
+    Int64Rearrange.hpp:29, 62, 81, 109, 166)."""
     return Rule(
         CLAUSE, operand, "of at most 64 columns of 8 bytes: shipping headers take the first 64 of a row only",
-        lambda c: c.values[operand].dtype.size < 8 or c.values[operand].valid_cols <= 64,
+        lambda c: c.values[data or operand].dtype.size < 8 or c.values[operand].valid_cols <= 64,
         on=note("a5"), fix="take slices of 64 columns",
     )  # fmt: skip
 
@@ -133,7 +133,7 @@ class _MovedRows(NamedTuple):
 
 def moved_in_cpp(clause: str, tensor: str, tile: str, memory: Callable[[Call], TensorSpec]) -> tuple[Rule, ...]:
     """C++ moves all rows of the tensor, whatever is valid of the tile (TL-03; tload_common.hpp:54,
-    tstore_common.hpp:367, a2a3/TLoad.hpp:115, a5/TLoad.hpp:44, 417). A2/A3 finds the next row by the valid columns,
+    tstore_common.hpp:367, a2a3/TLoad.hpp:113, a5/TLoad.hpp:44, 426). A2/A3 finds the next row by the valid columns,
     which must be those of the tensor. Of a ColMajor tile, columns are rows here."""
 
     def along(call: Call) -> _MovedRows:

@@ -557,9 +557,18 @@ def _kernels(name: str, pipe: str, params: tuple[Param, ...]) -> Iterator[tuple[
 
 
 def _own_kernels(family: str, name: str, params: tuple[Param, ...]) -> dict[str, RouteKernel]:
-    """What headers do otherwise than one instruction of the vector unit does. Those of A2/A3 add and scale where the
-    sources are (TAddDeqRelu.hpp:58, 75), and read indices by the scalar pipe (TConcat.hpp:135)."""
+    """What headers do otherwise than one instruction of the vector unit does. A gather of rows writes one for each of
+    the source (TGather.hpp:125). Those of A2/A3 add and scale where the sources are (TAddDeqRelu.hpp:58, 75), read
+    indices by the scalar pipe (TConcat.hpp:135), and scatter by it (TScatter.hpp:145)."""
     plain = dict(_kernels(name, "V", params))
+    operands = tuple(param.name for param in params)
+    if name == "tgather" and operands == ("dst", "src"):
+        more = Effect("dst", "write", "V", _rows_of_source)
+        return {route: replace(kernel, effects=(*kernel.effects, more)) for route, kernel in plain.items()}
+    if (family, name, operands) == ("a2a3", "tscatter", ("dst", "src")):
+        effects = tuple(Effect(each.name, each.access, "S") for each in params)
+        handshake = Handshake((("V", "S"),), ("S",), (("S", "V"),))
+        return {f"{name}.V": RouteKernel(effects, handshake=handshake, cost={"S": ESTIMATE})}
     if (family, name) == ("a2a3", "tadddeqrelu"):
         lost = (Effect(source, "write", "V", in_ub(source)) for source in ("src0", "src1"))
         return {route: replace(kernel, effects=(*kernel.effects, *lost)) for route, kernel in plain.items()}
@@ -568,6 +577,12 @@ def _own_kernels(family: str, name: str, params: tuple[Param, ...]) -> dict[str,
         handshake = Handshake((("MTE2", "S"),), ("S", "V"), between=(("S", "V"),))
         return {f"{name}.V": RouteKernel(tuple(effects), handshake=handshake, cost=dict.fromkeys("SV", ESTIMATE))}
     return {}
+
+
+def _rows_of_source(call: Call) -> ByteRows:
+    """The valid columns of as many rows as the source has valid ones."""
+    src, dst = call.src, call.dst
+    return ByteRows(src.valid_rows, src.valid_cols * dst.dtype.size, dst.stride * dst.dtype.size)
 
 
 INDICES = frozenset(("src0_idx", "src1_idx", "dst_idx"))

@@ -61,6 +61,11 @@ BY_MODE = Rule(
     or c.dst.dtype == c.src.dtype or c.dst.dtype.size > c.src.dtype.size,
     on=note("a2a3"), found=lambda c: c.round.text, fix="leave the mode out",
 )  # fmt: skip
+INVERTED = Rule(
+    CLAUSE, "dst", "of uint8 for ne: shipping headers invert as many bytes as the rows of the mask have columns",
+    lambda c: c.mode is not CmpMode.NE or _last_bit(c) <= 8 * inverted_bytes(c), on=note("a2a3"), found=type_of("dst"),
+    fix="make the mask a tile of uint8",
+)  # fmt: skip
 ONE_STRIDE = Rule(
     CLAUSE, "src1", "of the row stride of src0, or of one row: shipping headers mix the strides of 4-byte types",
     lambda c: c.src0.dtype.size != 4 or c.src0.stride == c.src1.stride or c.src0.valid_rows == 1,
@@ -94,6 +99,7 @@ BY_DIFFERENCE = Table({"cpu": True})
 CMP_CPP = Cpp(
     headers=(
         EQUAL_ONLY,
+        INVERTED,
         first_64("src0"),
         ONE_STRIDE,
         typed_in_headers("src0", {"cpu": "i32 f16 f32"}, Case("a uint8 mask", lambda c: c.dst.dtype.size == 1)),
@@ -102,7 +108,7 @@ CMP_CPP = Cpp(
     )
 )
 CMPS_CPP = Cpp(
-    headers=(EQUAL_ONLY, AS_HALVES, first_64("src"), PACKS_ROWS),
+    headers=(EQUAL_ONLY, INVERTED, AS_HALVES, first_64("src"), PACKS_ROWS),
     finite=Case("eq or ne", lambda c: c.lookup(BY_DIFFERENCE) and c.mode in (CmpMode.EQ, CmpMode.NE)),
 )
 SEL_CPP = Cpp(headers=(ONE_RUN, BYTE_MASK, first_64("dst"), one_type("dst", "src0", "src1", on=FAMILIES)))
@@ -130,9 +136,20 @@ def step_bits(call: Call) -> ByteRows:
     return ByteRows(data.valid_rows, -(-data.valid_cols // lanes) * lanes // 8, call.dst.stride * call.dst.dtype.size)
 
 
+def inverted_bytes(call: Call) -> int:
+    """`ne` on A2/A3 inverts what equality gave: as many bytes as the rows of the mask have columns (TCmp.hpp:106)."""
+    return call.dst.valid_rows * call.dst.cols // 2 * 2
+
+
+def _last_bit(call: Call) -> int:
+    """Bits of the mask up to the last one that stands for a column."""
+    data: TileSpec = call.values[call.instruction.operands[1].name]
+    return (data.valid_rows - 1) * call.dst.stride * call.dst.dtype.size * 8 + data.valid_cols
+
+
 def inverted(call: Call) -> tuple[Effect, ...]:
-    """`ne` on A2/A3 inverts what equality gave, as many bytes as the rows of the mask have columns (TCmp.hpp:106)."""
-    count = call.dst.valid_rows * call.dst.cols // 2 * 2
+    """What `ne` writes on A2/A3."""
+    count = inverted_bytes(call)
     return (Effect("dst", "write", "V", lambda _: ByteRows(1, count)),) if call.mode is CmpMode.NE else ()
 
 

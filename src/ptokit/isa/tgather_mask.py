@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ptokit.isa.elementwise import DST
+from ptokit.isa.headers import CLAUSE
 from ptokit.isa.reduce import TGATHER_TYPES
 from ptokit.isa.vocabulary import *
 
@@ -34,6 +35,18 @@ def lower_mask(call: Call) -> tuple[Move | Compute, ...]:
     return (Move(shape, Access("dst", Layout.plain(count, 1)), Access("src", source)),)
 
 
+def is_placed(call: Call) -> bool:
+    """Whether A5 finds the rows of 8-byte types where they are: by the columns of the destination, and of the first 64
+    that are kept (a5/TGather.hpp:283, 289)."""
+    count = selected(call, call.src.valid_cols)
+    is_apart = call.src.valid_rows > 1 and call.dst.cols // call.pattern.step != count
+    return call.dst.dtype.size < 8 or (count <= 64 and not is_apart)
+
+
+PLACED = Rule(
+    CLAUSE, "dst", "of src's valid columns, at most 64 of them kept, for 8-byte types: shipping headers divide them",
+    is_placed, on=note("a5"), found=valid_of("dst"), fix="give dst as many columns as src has valid ones",
+)  # fmt: skip
 PATTERN = Modifier(
     "pattern", MaskPattern, always(MaskPattern.P1111), "the elements that are kept of every four",
     text=Attribute("maskPattern", "mask_pattern", upper=True, inside=True, always=True),
@@ -43,6 +56,7 @@ TGATHER_MASK = build(
         "element i * n + j of dst = src[i, first + step * j]    n of a row; P1010: every second, from column 1 on",
         in_place=(), cpp=Cpp(
             call="TGATHER(dst, src)",
+            headers=(PLACED,),
             template=lambda c: (("decltype({dst})", None), ("decltype({src})", None),
                                 (f"MaskPattern::{c.pattern.name}", None)))),
     (DST, Param("src", "read", "a plain Vec tile of elements of the destination's size")),

@@ -179,7 +179,7 @@ def whole_blocks(call: Call) -> ByteRows:
 
 
 def zeroed(call: Call) -> tuple[Effect, ...]:
-    """A5 pads plain tiles of L1 without a pad value, too: with zeros (a5/TLoad.hpp:426, 441)."""
+    """A5 pads plain tiles of L1 without a pad value, too: with zeros (a5/TLoad.hpp:433, 491)."""
     is_padded = is_unboxed(call.dst) and call.dst.pad is Pad.Null
     return (Effect("dst", "write", "MTE2", whole_blocks),) if is_padded else ()
 
@@ -196,7 +196,7 @@ CLEARS = Table({"cpu": True})
 """Targets whose load clears all of a tile first, padding and the gaps between the rows of a slice included."""
 plain_in_ub = Case("an ND tile in UB", lambda c: c.dst.loc is TileType.Vec and c.dst.format == "nd")
 plain_in_l1 = Case(
-    "several rows of a plain tile in L1 (a2a3/TLoad.hpp:116, 156)",
+    "several rows of a plain tile in L1 (a2a3/TLoad.hpp:114, 153)",
     lambda c: c.dst.loc is TileType.Mat and is_unboxed(c.dst) and 1 not in (c.dst.rows, c.dst.cols),
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ptokit.isa.headers import first_64
 from ptokit.isa.vocabulary import *
 
 TSCATTER_INDICES = tuple(dtype(name) for name in ("int16", "int32", "uint16", "uint32"))
@@ -185,6 +186,7 @@ STEPS: dict[str, tuple[str, Modifiers]] = {
 CPP = Cpp(
     flat=FlatIndex(by_row, ZEROES_FIRST, STEPS),
     headers=(
+        replace(first_64("idx", "src"), on=note("a5@2026.08")),
         few("dst"),
         few("idx"),
         Rule("TS-SEM-01", "dst", "another tile than src and idx: the headers take flat offsets, made in a workspace",
