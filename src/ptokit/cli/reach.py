@@ -20,7 +20,7 @@ MOST_NUMBERS, MOST_FACTORS = 8, 3
 
 
 @dataclass(frozen=True)
-class Reach:
+class ArrayReach:
     """An array that was not given."""
 
     name: str
@@ -66,18 +66,18 @@ def _products(numbers: Mapping[str, int], strides: set[int]) -> Iterator[tuple[s
                     yield " * ".join([*words, str(stride)] if stride > 1 else words), extent * stride
 
 
-def reaches(kernel: Launchable, names: Sequence[str], values: Mapping[str, Any]) -> list[Reach]:
+def reaches(kernel: Launchable, names: Sequence[str], values: Mapping[str, Any]) -> list[ArrayReach]:
     """The arrays of these names that calls use."""
     uses: Mapping[str, ArrayUse] = cast("Any", kernel).uses(values) if names else {}
-    found: list[Reach] = []
+    found: list[ArrayReach] = []
     for name, use in uses.items():
         if name in names and use.end and (kind := _known(use.element)) is not None:
             parameter = cast("Any", kernel).dtype(name) or kind
-            found.append(Reach(name, kind, parameter, use.end // kind.size, use))
+            found.append(ArrayReach(name, kind, parameter, use.end // kind.size, use))
     return found
 
 
-def notes_beyond(arrays: Sequence[Reach], values: Mapping[str, Any]) -> list[Finding]:
+def notes_beyond(arrays: Sequence[ArrayReach], values: Mapping[str, Any]) -> list[Finding]:
     """The notes about arrays that may be shorter than what calls use."""
     numbers = {name: value for name, value in values.items() if type(value) is int}
     return [note for array in arrays if (note := array.beyond(numbers)) is not None]

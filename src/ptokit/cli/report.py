@@ -15,7 +15,7 @@ from rich.text import Text
 from ptokit.cli.arguments import Array
 from ptokit.cli.files import Write, print_text
 from ptokit.cli.problems import FINE, Misuse, misused, printable, status_of, with_shown_names
-from ptokit.cli.reach import Reach
+from ptokit.cli.reach import ArrayReach
 from ptokit.engine.runnable import Run
 from ptokit.finding import (
     ConflictAccess,
@@ -52,7 +52,7 @@ class FindingsOfEntries:
 
     def __init__(self) -> None:
         self._entries: dict[Finding, dict[str, None]] = {}
-        self._arrays: dict[str, Reach] = {}
+        self._arrays: dict[str, ArrayReach] = {}
         """The arrays that were not given, and whose ends are not known."""
 
     def new(self, findings: Iterable[Finding], entry: str) -> list[Finding]:
@@ -63,7 +63,7 @@ class FindingsOfEntries:
             self._entries.setdefault(key, {})[entry] = None
         return new
 
-    def add_arrays(self, arrays: Iterable[Reach]) -> None:
+    def add_arrays(self, arrays: Iterable[ArrayReach]) -> None:
         """An entry has arrays that were not given. Of those with one name, the largest is shown."""
         for array in arrays:
             self._arrays[array.name] = max(array, self._arrays.get(array.name, array), key=lambda each: each.use.end)

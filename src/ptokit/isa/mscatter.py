@@ -326,7 +326,7 @@ def instead_of_repeats(call: Call) -> tuple[Fix, ...]:
     types = call.lookup(ADD_TYPES, ())
     added = Fix("combine with ", option("atomic", ScatterAtomicOp.Add)) if call.src.dtype.name in types else None
     last = Fix("ask for the last writer with ", option("conflict", ScatterConflict.Last))
-    if not call.here(DEFAULT_CONFLICT, None):
+    if not call.lookup(DEFAULT_CONFLICT, None):
         last = Fix(_LastWriter())
     return (added, last) if added else (last,)
 
