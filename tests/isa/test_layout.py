@@ -180,6 +180,31 @@ def test_nz_follows_the_gather_formula(dtype: str, outer: list[int], stride: lis
             assert nz.layout.offset(row, col) == off + (col % kc0) * stride[4]
 
 
+MX = {
+    "mx_a_zz": (lambda m, k, e: (m // e[3] // e[1], m // e[3] % e[1], k // e[4], m % e[3], k % e[4]), (0, 1, 3)),
+    "mx_a_nd": (lambda m, k, e: (m // e[2] // e[1], m // e[2] % e[1], m % e[2], k // e[4], k % e[4]), (0, 1, 2)),
+    "mx_a_dn": (lambda m, k, e: (m // e[3] // e[1], m // e[3] % e[1], k // e[4], m % e[3], k % e[4]), (0, 1, 3)),
+    "mx_b_nn": (lambda k, n, e: (n // e[3] // e[1], n // e[3] % e[1], k // e[4], n % e[3], k % e[4]), (2, 4)),
+    "mx_b_nd": (lambda k, n, e: (n // e[3] // e[1], n // e[3] % e[1], k // e[4], n % e[3], k % e[4]), (2, 4)),
+    "mx_b_dn": (lambda k, n, e: (n // e[2] // e[1], n // e[2] % e[1], n % e[2], k // e[4], k % e[4]), (3, 4)),
+}
+"""Layouts of scales: the place of scale (row, col) in the five dims, the last of which are the scales of a pair; and
+the dims that make up the rows. Scales of the left matrix are m x k, of the right one k x n."""
+
+
+@many
+@given(layout=st.sampled_from(list(MX)), shape=dims, stride=steps | st.none())
+def test_scales_keep_pairs_along_k_in_the_last_dim(layout: str, shape: list[int], stride: list[int] | None) -> None:
+    stride = list(packed(shape)) if stride is None else stride
+    scales, (place, down) = tensor("float8_e8m0", shape, stride, layout), MX[layout]
+    rows = prod(shape[dim] for dim in down)
+    assert scales.extents == (rows, prod(shape) // rows)
+    for row in range(rows):
+        for col in range(prod(shape) // rows):
+            at = place(row, col, shape)
+            assert scales.layout.offset(row, col) == sum(k * s for k, s in zip(at, stride, strict=True))
+
+
 # --- Spans and the split -------------------------------------------------------------------------------------------
 
 
@@ -232,6 +257,17 @@ def test_offsets_split_into_a_row_and_a_column_part(case: tuple[Layout, int, int
     if layout.strides is not None:
         step, pace = layout.strides
         assert np.array_equal(whole, np.arange(rows)[:, None] * step + np.arange(cols) * pace)
+
+
+@many
+@given(layouts(), st.integers(-1, 1) | st.integers(0, 400))
+def test_the_first_elements_are_those_below_an_end(case: tuple[Layout, int, int], end: int) -> None:
+    """Also where the end is the offset of an element."""
+    layout, rows, cols = case
+    for limit in {end, layout.offset(rows - 1, 0), layout.offset(0, cols - 1), layout.offset(rows // 2, cols // 2)}:
+        found = zip(*(each.tolist() for each in layout.first(rows, cols, limit)), strict=True)
+        every = [(i, j, layout.offset(i, j)) for i in range(rows) for j in range(cols)]
+        assert list(found) == [each for each in every if each[2] < limit]
 
 
 @many

@@ -156,6 +156,20 @@ def test_a_transfer_whose_memory_is_not_known_is_on_its_pipe(name: str, form: st
     assert pipe_of(call) == pipe and {effect.pipe for effect in effects(call)} == {pipe}
 
 
+def test_a_recorded_call_accesses_the_bytes_that_were_recorded() -> None:
+    """Elements of 4 bytes: two rows of 32 columns, 64 apart, and behind the tile nothing."""
+    definition = opaque("an_unknown_call", "w@V[2x128/256],r@MTE2[3x64/96],r;S,S-V,V")
+    names = [param.name for param in definition.operands]
+    large = TileSpec(dtype("float32"), TileType.Vec, 16, 64, 16, 64)
+    call = Call(definition, dict.fromkeys(names, large), (), "a5")
+    found = {(each.operand, each.access, each.pipe): each.extent(call) for each in call.kernel.effects}
+    assert found == {(names[0], "write", "V"): (2, 128, 256), (names[1], "read", "MTE2"): (3, 64, 96)}
+    assert call.kernel.handshake.between == (("S", "V"),) and set(call.kernel.handshake.body) == {"S", "V", "MTE2"}
+    (step,) = definition.lower(call)
+    assert step.shape == (2, 32)
+    assert [step.dst.layout.offset(i, j) for i in range(2) for j in (0, 31)] == [0, 31, 64, 95]
+
+
 PAGE = Path(__file__).parents[2] / "docs/instructions.md"
 LISTS = {
     "modelled": INSTRUCTIONS.keys(),
