@@ -40,7 +40,7 @@ SOURCES = ("src0", "src1", "src2", "src3")
 def _columns(call: Call, names: tuple[str, ...]) -> tuple[str, ...]:
     """The operands that are a column of numbers, one for each row."""
     tiles = ((name, call.values[name]) for name in names)
-    return tuple(name for name, tile in tiles if is_tile(tile) and tile.form == "dn" and tile.valid_cols == 1)
+    return tuple(name for name, tile in tiles if is_tile(tile) and tile.format == "dn" and tile.valid_cols == 1)
 
 
 def _by_columns(call: Call) -> Inside:
@@ -121,7 +121,7 @@ COMPARING = "cmp"
 
 def inside(call: Call) -> Inside:
     """The barriers inside an instruction on its target."""
-    found = call.here(INSIDE, {}).get(call.instruction.name, NONE)
+    found = call.lookup(INSIDE, {}).get(call.instruction.name, NONE)
     return found if isinstance(found, Inside) else found(call)
 
 
