@@ -99,7 +99,7 @@ class BlockState:
             memory = slots.memory[slots.program.tiles[name].spec.loc]
             frame.tiles[name] = self._storage(name, memory + state[slot])
         for loc, slot in slots.poisoned.items():
-            memory = frame.memories.setdefault(loc, _ArenaMemory(self.arena, slots.memory[loc]))
+            memory = frame.memories.setdefault((loc, 0), _ArenaMemory(self.arena, slots.memory[loc]))
             memory.poisoned = state[slot]
         return frame
 
@@ -115,7 +115,7 @@ class BlockState:
         for name, slot in slots.addresses.items():
             state[slot] = frame.addresses[name]
         for loc, slot in slots.poisoned.items():
-            state[slot] = frame.memories[loc].poisoned
+            state[slot] = frame.memories[loc, 0].poisoned
         for slot, value in zip((StateSlot.FIRST, StateSlot.SECOND), frame.computed, strict=False):
             state[slot] = max(-GREATEST, min(GREATEST, value))
 
