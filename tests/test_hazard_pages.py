@@ -32,14 +32,15 @@ def test_the_program_has_the_hazard_and_its_repair_is_clean(kind: str) -> None:
 
 
 def test_what_lacks_order_is_repaired_by_the_machine() -> None:
-    """Its diff stands on the page, and adds flags only."""
-    kinds = ["H-24", "H-25", "H-26", "H-35", "KN-13", "KN-16"]
+    """Its diff stands on the page, and adds flags and barriers only."""
+    kinds = ["H-24", "H-25", "H-26", "H-35", "H-49", "KN-13", "KN-16"]
     assert [kind for kind in PROGRAMS if is_repaired_by_machine(kind)] == kinds
+    added = ("pto.set_flag", "pto.wait_flag", "pto.sync_", 'pto.barrier("V")')
     for kind in kinds:
         diff = printed(kind, faulty(kind), "--fix", "--diff")
         changed = [line for line in diff.splitlines()[2:] if line[0] in "+-"]
         assert diff.rstrip() in page(kind) and changed
-        assert all(line[1:].strip().startswith(("pto.set_flag", "pto.wait_flag", "pto.sync_")) for line in changed)
+        assert all(line[1:].strip().startswith(added) for line in changed)
 
 
 def test_every_hazard_has_a_page_and_every_page_a_hazard() -> None:

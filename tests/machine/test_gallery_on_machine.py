@@ -91,9 +91,10 @@ def report_of(
     return report
 
 
-def is_reported(program: Program, case: Case, target: str) -> bool:
-    """Whether some launch reports a finding."""
-    return any(not report_of(program, case, target, grid, ORDER).ok for grid in GRIDS)
+def is_reported(program: Program, case: Case, target: str, *, noted: bool = False) -> bool:
+    """Whether some launch reports a finding, or notes a dependence within a pipe."""
+    reports = (report_of(program, case, target, grid, ORDER) for grid in GRIDS)
+    return any(not report.ok or (noted and any(each.rule == "A-73" for each in report.findings)) for report in reports)
 
 
 @every_target_with_pipes
@@ -121,10 +122,14 @@ def flags_together(program: Program, case: Case, target: str) -> list[frozenset[
 def missed(program: Program, case: Case, target: str, lost: Sequence[frozenset[Path]]) -> list[list[str]]:
     """Statements that can be taken away without anything being reported."""
     statements = dict(places_of(program.body))
+
+    def noted(paths: frozenset[Path]) -> bool:
+        return all(isinstance(stmt := statements[path], Barrier) and stmt.pipe != "ALL" for path in paths)
+
     return [
         [show_stmt(statements[path]) for path in sorted(paths)]
         for paths in lost
-        if not is_reported(replace(program, body=without(program.body, paths)), case, target)
+        if not is_reported(replace(program, body=without(program.body, paths)), case, target, noted=noted(paths))
     ]
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
+from ptokit.isa.barriers import inside
 from ptokit.isa.operand import TileSpec
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Var, evaluate, show_expr
 from ptokit.program.instr_calls import call_of, effects, named_operands
@@ -118,6 +119,17 @@ class Entry:
     """Entries that must be done before."""
     touches: list[tuple[Place, bool]] = field(default_factory=list)
     """Memory, and whether it is written."""
+    behind: int | None = None
+    """The entry before on its pipe."""
+    drains: bool = False
+    """Whether it comes after the end of what its pipe did: a set, a barrier."""
+    heard: set[int] = field(default_factory=set)
+    """Entries of its own pipe whose end it waits for by an event."""
+    late: frozenset[Place] = frozenset()
+    """What it touches behind a barrier of its own."""
+    fences: bool = False
+    ends: bool = False
+    """Whether it has a barrier inside, and whether it ends with one."""
 
     def __str__(self) -> str:
         return f"{self.issue} on {self.pipe}"
@@ -138,7 +150,7 @@ class Trace:
     def add(self, pipe: str, issue: Issue) -> Entry:
         """An entry behind everything that its pipe was given before."""
         after = {number for number in (self._last.get(pipe), self._gate) if number is not None}
-        entry = Entry(len(self.entries), pipe, issue, after)
+        entry = Entry(len(self.entries), pipe, issue, after, behind=self._last.get(pipe))
         self.entries.append(entry)
         self._last[pipe] = entry.number
         return entry
@@ -153,6 +165,7 @@ class Trace:
     def handover(self, src: str, dst: str, issue: Issue) -> None:
         """A flag that an instruction itself sets and waits for."""
         done = self.add(src, issue)
+        done.drains = True
         self.wait(dst, issue).after.add(done.number)
 
     def barrier(self, issue: Issue) -> None:
@@ -248,11 +261,11 @@ class Execution:
         return Place(f"memory of {memory}", name, tuple((start, start + size) for start, size in ranges))
 
     def barrier(self, pipe: str, issue: Issue) -> None:
-        """On one pipe it changes nothing: pipes are in order."""
+        """On one pipe it changes nothing, unless instructions of the pipe may overlap: pipes are in order."""
         if pipe == "ALL":
             self.trace.barrier(issue)
         elif self.is_pipe(pipe, issue):
-            self.trace.add(pipe, issue)
+            self.trace.add(pipe, issue).drains = True
 
     def flag(self, flag: Flag, issue: Issue) -> None:
         """The set or the wait of a handshake."""
@@ -265,6 +278,7 @@ class Execution:
         channel = flag.src, flag.dst, event
         if flag.action == "set":
             self.trace.sets[channel].append(self.trace.add(flag.src, issue))
+            self.trace.entries[-1].drains = True
         else:
             self.trace.waits[channel].append(self.trace.wait(flag.dst, issue))
 
@@ -293,6 +307,13 @@ class Execution:
             place = self.place_of(operands.get(work.operand))
             if place:
                 next(entry for entry in body if entry.pipe == work.pipe).touches.append((place, work.access != "read"))
+        own = inside(call)
+        for entry in (entry for entry in body if entry.pipe == self.profile.overlapping):
+            names = {work.operand for work in works if work.pipe == entry.pipe}
+            behind = names.difference(own.first) if own.first is not None else ()
+            places = (self.place_of(operands.get(name)) for name in behind)
+            entry.late, entry.ends = frozenset(place for place in places if place), own.ends
+            entry.fences = own.first is not None
         for src, dst in handshake.after:
             self.trace.handover(src, dst, issue)
         self.signal(instr, issue, self.trace.entries[first:])
@@ -309,7 +330,8 @@ class Execution:
             if event not in self.events:
                 self.trace.faults.append(Fault("deadlock", f"{issue}: nothing has signalled event {event}"))
             for entry in mine:
-                entry.after |= {other.number for other in self.events.get(event, ())}
+                entry.heard |= {other.number for other in self.events.get(event, ())}
+                entry.after |= entry.heard
         if instr.event is not None:
             self.events[instr.event] = mine
 
@@ -346,8 +368,11 @@ def check(
     block_num: int = 1,
     integers: Mapping[str, int] | None = None,
     scalars: Scalars = zero,
+    *,
+    within: bool = False,
 ) -> list[Fault]:
-    """All that is wrong with the order of one block's run; nothing where the target has no pipes."""
+    """All that is wrong with the order of one block's run; nothing where the target has no pipes. `within` looks at the
+    order within a pipe, too, whose instructions may overlap."""
     if not profile.pipes:
         return []
     trace = execute(program, profile, block_idx, block_num, integers, scalars)
@@ -359,7 +384,42 @@ def check(
     except CycleError as cycle:
         around = " < ".join(str(trace.entries[number]) for number in cycle.args[1])
         return [*faults, Fault("deadlock", f"each waits for the next: {around}")]
-    return list(dict.fromkeys([*faults, *double_sets(trace, before), *races(trace.entries, before)]))
+    own = overlaps(trace.entries, profile.overlapping) if within and profile.overlapping else ()
+    return list(dict.fromkeys([*faults, *double_sets(trace, before), *races(trace.entries, before), *own]))
+
+
+def overlaps(entries: Sequence[Entry], pipe: str) -> Iterator[Fault]:
+    """Entries of a pipe that read or write what an earlier one has written, which may not have ended."""
+    known: dict[int, set[int]] = {}
+    """By entry: the entries of the pipe that have ended when it begins."""
+    passed: dict[int, set[int]] = {}
+    """The same for the next entry of its pipe: a set waits for the end of what came before; what is behind it does
+    not."""
+    order = TopologicalSorter({entry.number: entry.after for entry in entries}).static_order()
+    work = {entry.number for entry in entries if entry.pipe == pipe and entry.touches}
+    for number in order:
+        entry = entries[number]
+        ended = known[number] = set(entry.heard & work)
+        for earlier in entry.after:
+            is_next = earlier == entry.behind and entry.pipe == pipe
+            ended |= (passed if is_next else known)[earlier]
+            if earlier in work and (not is_next or entries[earlier].ends):
+                ended.add(earlier)
+            if entries[earlier].fences or entries[earlier].ends:
+                ended |= {each for each in work if each < earlier}
+        passed[number] = set(ended)
+        if entry.drains and entry.pipe == pipe:
+            ended |= {each for each in work if each < number}
+        if isinstance(entry.issue.stmt, Barrier):
+            passed[number] = ended
+    for number in sorted(work):
+        entry = entries[number]
+        places = [place for place, _ in entry.touches if place not in entry.late]
+        for earlier in sorted(each for each in work if each < number and each not in known[number]):
+            if entries[earlier].issue.number != entry.issue.number and any(
+                writes and place.meets(other) for place, writes in entries[earlier].touches for other in places
+            ):
+                yield Fault("overlap", f"{entries[earlier]} and {entry}")
 
 
 def closure(entries: Sequence[Entry]) -> list[int]:

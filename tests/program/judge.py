@@ -54,13 +54,13 @@ def places_of(block: Block, at: Path = ()) -> Iterator[tuple[Path, Stmt]]:
 
 def is_clean(program: Program, target: Profile, tries: Iterable[Run]) -> bool:
     """Whether nothing is wrong in any of these runs."""
-    return not any(check(program, target, **run.arguments) for run in tries)
+    return not any(check(program, target, **run.arguments, within=True) for run in tries)
 
 
 def assert_complete(ordered: Program, target: Profile, tries: Iterable[Run]) -> None:
     """No run has a fault."""
     for run in tries:
-        faults = check(ordered, target, **run.arguments)
+        faults = check(ordered, target, **run.arguments, within=True)
         assert not faults, "\n".join([f"{target.name}, {run}", *map(str, faults[:4]), show(ordered)])
 
 

@@ -21,7 +21,8 @@ A5_TEST = replace(
     memories={**A5.memories, TileType.Vec: Memory("UB", 320 * KB)},
     ub=replace(A5.ub, size=320 * KB),
     costs={**A5.costs, "vector start cycles": 1000},
-    headers=Headers(overlapping="V"),
+    overlapping="V",
+    headers=Headers(),
     revision=Revision(
         tables={
             GATHER_TYPES: GATHER_TYPES["a5"] | {dtype("int64")},

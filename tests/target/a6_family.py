@@ -22,8 +22,8 @@ A6 = replace(
     ub=replace(A5.ub, size=512 * KB),
     costs={**A5.costs, "vector start cycles": 1000},
     arch="a6",
+    overlapping="V",
     headers=Headers(
-        overlapping="V",
         cross=CrossCalls("set_pair({pipe}, {id})", "wait_pair({pipe}, {id})"),
         compiler=DeviceCompiler(410, 4510, ("REGISTER_BASE", "PTO_NPU_ARCH_A6")),
     ),

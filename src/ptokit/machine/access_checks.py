@@ -17,6 +17,7 @@ from ptokit.machine.ends import Iterations, Meeting, MemoryAccess, Moment, Namin
 from ptokit.machine.findings import Findings
 from ptokit.machine.hazards import Fixes
 from ptokit.machine.memories import Global
+from ptokit.machine.overlaps import HEADERS, Overlaps
 from ptokit.machine.pipes import Stuck
 from ptokit.machine.report import MachineOptions
 from ptokit.machine.shadow import READ, WRITE, Earlier, Shadow, meets
@@ -59,10 +60,6 @@ class GridBarriers:
 # --- barriers of all blocks
 
 
-HEADERS = "the headers' workspace"
-"""In the place of an operand: memory that the C++ headers of an instruction use by themselves."""
-
-
 class AccessChecks:
     """Checks the accesses of one launch against earlier ones."""
 
@@ -88,6 +85,9 @@ class AccessChecks:
         self.naming = Naming(program, self.profile, gm)
         self._unordered = partial(hazards.unordered, self.flags.fixes)
         self._not_handed = partial(hazards.not_handed_over, self.flags.fixes)
+        self._overlapping = partial(hazards.overlapping, self.flags.fixes)
+        self.overlaps = Overlaps() if self.profile.overlapping and flags.orders else None
+        """The dependences within the pipe whose instructions may overlap; None if every pipe orders its own."""
         self.blocks_meet = False
         """Whether the result depends on the order of the blocks."""
         self.is_stale = False
@@ -161,6 +161,8 @@ class AccessChecks:
         ]
         if met:
             self._race(met, clock)
+        if self.overlaps is not None and unit_of(pipe) == self.profile.overlapping:
+            self._check_own(work, touches, moment, time)
         for touch in touches:
             place = touch.place
             if place.is_global:
@@ -175,6 +177,21 @@ class AccessChecks:
                 key = place.name, touch.how, number
                 self.naming.starts.setdefault(key, {})[place.start, touch.operand] = time
             place.shadow.record(touch.how, me, time, number, touch.extent, place.start, since)
+
+    def _check_own(self, work: IssuedWork, touches: Sequence[MemoryAccess], moment: Moment, time: int) -> None:
+        """Check work against earlier work of its own pipe, whose instructions may overlap (A-73)."""
+        assert self.overlaps is not None
+        pipe, step = work.step.pipe, work.step
+        found = self.overlaps.dependences(self.clocks, work, touches, time)
+        reported = found[:1] if not self.options.consequences else found
+        for touch, earlier in reported:
+            self.conflict(self._overlapping, Meeting(work.number, moment, pipe, pipe, touch, earlier))
+        if found:
+            self.clocks.end_work(pipe, max(earlier.time for _, earlier in found))
+        if step.fences:
+            self.clocks.end_work(pipe, time - 1)
+        if step.ends:
+            self.clocks.end_work(pipe, time)
 
     def _race(self, met: list[Meeting], clock: Clock) -> None:
         """Report accesses of a pipe that nothing orders after earlier ones. One order may make up for several of them.

@@ -159,6 +159,9 @@ class Adversary(PipeEngine[RandomPipe, int, Do]):
         if event in self._events:
             super().wait_event(event, pipes, what)
 
+    def fence(self, pipe: str) -> None:
+        """Nothing to do: what may overlap on a pipe is known from the run in program order (`deferred.Overlaps`)."""
+
     def drain(self, pipe: str) -> None:
         """Run until a pipe has run all its items."""
         at = self._pipes[pipe]

@@ -37,6 +37,8 @@ class IssuedWork(NamedTuple):
     step: PipeWork
     entry: str
     """The pipe that should wait for the data."""
+    alike: frozenset[str] | None = None
+    """The operands that it walks element by element, in the order of their bytes; None if that is not known."""
 
 
 class GlobalWork(NamedTuple):
@@ -223,6 +225,10 @@ class WatchedClocks:
     def barrier(self, core: str) -> None:
         """Everything issued so far comes before everything issued later, on one core, or on each."""
         self._pass(("barrier", core), partial(self._clocks.barrier, core))
+
+    def fence(self, pipe: str) -> None:
+        """What was issued to a pipe so far ends before anything that is issued to it later begins."""
+        self._pass(("fence", pipe), partial(self._clocks.fence, pipe))
 
     def _pass(self, key: Hashable, do: Callable[[], None]) -> None:
         if not self._cache.repeats(key):

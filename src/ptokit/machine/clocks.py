@@ -58,10 +58,12 @@ def merge(clock: Clock, other: Clock) -> None:
 class ClockPipe(Pipe):
     """A pipe with its clock."""
 
-    __slots__ = ("clock", "issued", "learnt", "merged")
+    __slots__ = ("clock", "done", "issued", "learnt", "merged")
 
     clock: Clock
     """What comes before its next item, without what its scalar pipe adds."""
+    done: int
+    """Up to which time its own work has certainly ended, for a pipe whose instructions may overlap."""
     issued: Clock
     """Of a scalar pipe: what comes before all that it issues from now on. Never changed in place."""
     merged: Clock | None
@@ -95,6 +97,7 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         self.started = list(self.times)
         for pipe in self._pipes.values():
             pipe.clock, pipe.issued, pipe.merged = list(self.times), self.started, self.started
+            pipe.done = self.times[pipe.number]
             pipe.learnt = deque(((0, self.started),), MOST_LEARNT)
 
     def end(self) -> Iterator[tuple[Hashable, object]]:
@@ -111,6 +114,15 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         """What would come before the next work of a pipe."""
         at = self._pipes[pipe]
         return list(map(max, at.clock, at.scalar.issued))
+
+    def ended(self, pipe: str) -> int:
+        """Up to which time the work of a pipe whose instructions may overlap has ended before its next work."""
+        return self._pipes[pipe].done
+
+    def end_work(self, pipe: str, time: int) -> None:
+        """The work of a pipe up to a time has ended before its next work: an instruction has a barrier inside."""
+        at = self._pipes[pipe]
+        at.done = max(at.done, time)
 
     def pretend(self, flag: Hashable) -> None:
         """Go on as if a flag had been set now by its pipe, or by all pipes of its core."""
@@ -160,6 +172,7 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
             each.learnt[-1] = since, list(known)  # what was known before this
             each.learnt.append((self.times[each.number], each.clock))
             merge(each.clock, stamp)
+            self.end_work(each.name, stamp[each.number])
         merge(clock, stamp)
         if entry is entry.scalar:
             entry.issued = list(map(max, entry.issued, stamp))
@@ -267,6 +280,7 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
             pipe.issued = list(map(max, pipe.issued, pipe.clock))
 
     def _learn(self, pipe: ClockPipe, stamp: Clock) -> None:
-        """What comes before the next item of a pipe."""
+        """What comes before the next item of a pipe. What others know of its own work has ended."""
+        pipe.done = max(pipe.done, stamp[pipe.number])
         pipe.clock = _latest(pipe.clock, stamp)
         pipe.learnt.append((self.times[pipe.number] + 1, pipe.clock))

@@ -23,7 +23,7 @@ from ptokit.machine.hazards import is_cached
 from ptokit.machine.memories import Global, MemoryLocation
 from ptokit.machine.shadow import READ, Shadow
 from ptokit.machine.site import Site, is_ordered
-from ptokit.program.cores import PipeWork
+from ptokit.program.cores import PipeWork, unit_of
 
 
 class StaleAccess(NamedTuple):
@@ -114,6 +114,65 @@ def _units(place: MemoryLocation, offsets: Array, size: int) -> Array:
     return place.start + offsets[:, None] * each + np.arange(each)
 
 
+class LateWrites:
+    """What a block has written on a pipe whose instructions may overlap, for reads that may come before its end: those
+    that the run in program order has found (`Overlaps`)."""
+
+    def __init__(self, found: Iterable[tuple[tuple[int, int], str]], pipe: str, chance: Chance) -> None:
+        """`found` are pairs of statements with the operand that the second one reads."""
+        self.pipe, self._chance = pipe, chance
+        self._writers: dict[tuple[int, str], list[int]] = {}
+        for (writer, reader), operand in found:
+            self._writers.setdefault((reader, operand), []).append(writer)
+        self._awaited = {writer for writers in self._writers.values() for writer in writers}
+        self._written: dict[int, list[_Written]] = {}
+
+    def seen_by(self, number: int, names: Sequence[str], storages: Sequence[Storage]) -> list[Storage]:
+        """What a statement finds in its operands, which may be the content before such writes."""
+        return [self._seen(number, name, storage) for name, storage in zip(names, storages, strict=True)]
+
+    def _seen(self, number: int, name: str, storage: Storage) -> Storage:
+        writers = self._writers.get((number, name), ())
+        late = [each for writer in writers for each in self._written.get(writer, ()) if each.meets(storage)]
+        if not late or self._chance.coin():
+            return storage
+        seen = Storage(storage.bits.copy(), storage.dtype)
+        for each in late:
+            each.undo(storage, seen)
+        return seen
+
+    @contextmanager
+    def noted(self, number: int, storages: Sequence[Storage]) -> Iterator[None]:
+        """Note what a statement writes while it runs."""
+        if number not in self._awaited:
+            yield
+            return
+        before = [storage.bits.view(np.uint8).copy() for storage in storages]
+        yield
+        self._written[number] = [_Written(*each) for each in zip(storages, before, strict=True)]
+
+
+class _Written:
+    """The bytes of an operand that a statement has changed."""
+
+    def __init__(self, storage: Storage, before: Array) -> None:
+        self.storage, self.before = storage, before
+        self.after = storage.bits.view(np.uint8).copy()
+
+    def meets(self, other: Storage) -> bool:
+        """Whether another operand shares memory with it."""
+        mine, theirs = self.storage.span, other.span
+        return mine.start < theirs.stop and theirs.start < mine.stop
+
+    def undo(self, other: Storage, seen: Storage) -> None:
+        """Show in `seen`, a copy of another operand, what was there before; but not what was written since."""
+        first = max(self.storage.address, other.address)
+        last = min(self.storage.span.stop, other.span.stop)
+        mine, theirs = (slice(first - each.address, last - each.address) for each in (self.storage, other))
+        now, old, new = other.bits.view(np.uint8)[theirs], self.before[mine], self.after[mine]
+        seen.bits.view(np.uint8)[theirs] = np.where(now == new, old, now)
+
+
 def poison(storages: Iterable[Storage]) -> None:
     """Fill memories with the pattern of uninitialised memory."""
     for storage in storages:
@@ -135,10 +194,11 @@ class DeferredInstruction:
         workspace: Storage | None,
         chance: Chance,
         stale: StaleLines | None,
+        late: LateWrites | None,
     ) -> None:
         """`number` is that of the statement. `fresh` says of every operand whether it is an uninitialised tile. `stale`
-        is None if all pipes see the same global memory."""
-        self._site, self._number = site, number
+        is None if all pipes see the same global memory, `late` if no instructions of a pipe overlap."""
+        self._site, self._number, self._late = site, number, late
         self._plan, self._storages = site.prepared.tolerant, storages
         self._chance, self._stale = chance, stale
         self._lanes: list[Lanes | None] | None = None
@@ -165,6 +225,16 @@ class DeferredInstruction:
     def __call__(self, touch: PipeWork) -> None:
         """Run a pipe's part."""
         poison(storage for first, storage in self._poisons if first is touch)
+        late, given = self._late, self._storages
+        if late is None or unit_of(touch.pipe) != late.pipe:
+            self._run_part(touch)
+            return
+        self._storages = late.seen_by(self._number, self._site.prepared.names, given)
+        with late.noted(self._number, given):
+            self._run_part(touch)
+        self._storages = given
+
+    def _run_part(self, touch: PipeWork) -> None:
         with suppress(SpanFault, ZeroFault):  # reported by the run in program order
             if touch is self._reader:
                 indexed = [step for step in self._plan.steps if isinstance(step, IndexedStep)]

@@ -34,7 +34,7 @@ from ptokit.machine.shadow import READ
 from ptokit.machine.timeline import Timeline, shown_statements
 from ptokit.machine.trial import Replay
 from ptokit.program.budget import Use, memory_findings
-from ptokit.program.cores import ends_of
+from ptokit.program.cores import ends_of, fenced_pipes
 from ptokit.program.expr import BLOCK_NUM, Var
 from ptokit.program.instr_calls import written_arguments
 from ptokit.program.ir import Assign, Barrier, CrossFlag, Flag, Instr, LoadScalar, Loop, Stmt, TileDecl
@@ -97,6 +97,7 @@ class MachineExecutable(Executable):
             frames = [WatchedFrame(session, tensors, {**integers, BLOCK_NUM: grid}) for _ in range(MOST_TOGETHER)]
             with suppress(VerifyError, OutOfBoundsError, RunawayLoop):  # due to a value read too early
                 self._run_otherwise(frames, blocks, Chance(int(options.seed or 0)))
+        session.note_overlaps()
         run, findings = session.findings.found(len(blocks), session.flags.explained), Findings()
         if session.unspecified is not None:
             run = (*run, *self.unspecified_arrays(session.unspecified, tensors))
@@ -256,12 +257,18 @@ class _CrossFlag(FlagStep):
 
 
 class _Barrier:
-    def __init__(self, stmt: Barrier, _machine: MachineExecutable) -> None:
+    """A barrier for all pipes, or for one whose instructions may overlap. Others order themselves."""
+
+    def __init__(self, stmt: Barrier, machine: MachineExecutable) -> None:
         self.stmt = stmt
+        self.pipes = fenced_pipes(stmt, machine.profile)
 
     def __call__(self, frame: WatchedFrame) -> None:
-        for engine in frame.engines if self.stmt.pipe == "ALL" else ():
-            engine.barrier(self.stmt.core or frame.core)
+        for engine in frame.engines:
+            if self.stmt.pipe == "ALL":
+                engine.barrier(self.stmt.core or frame.core)
+            for pipe in self.pipes:
+                engine.fence(pipe)
 
 
 class _LoadScalar(LoadScalarStep):

@@ -80,6 +80,10 @@ class Fixes:
             return Fix(SyncCode(Barrier("ALL")), f" before {self._between(first, then)[1]}: no event id is free")
         return self._placed(first, then, *(_flag(action, src, dst, event) for action in ("set", "wait")))
 
+    def fence(self, first: ConflictAccess, then: ConflictAccess) -> str:
+        """A barrier on the pipe of both."""
+        return Fix(SyncCode(Barrier(first.unit)), f" before {self._between(first, then)[1]}")
+
     def hand_over(self, first: ConflictAccess, then: ConflictAccess) -> str:
         """Make the second access wait for the first one, on the other core."""
         core, user = core_of(first.pipe), then.statement
@@ -243,6 +247,31 @@ def unordered(fixes: Fixes, first: ConflictAccess, then: ConflictAccess, profile
     fix = fixes.order(first, then)
     expected = f"{first.unit} before {then.unit}"
     return Finding("error", rule, message, kind, then.operand, expected, fix=fix, target=target)
+
+
+OVERLAPPING = "H-49"
+"""The hazard of vector instructions that depend on each other, and that nothing keeps from overlapping."""
+PRACTICE = "the vendor's practice, not a promise"
+
+
+def overlapping(fixes: Fixes, first: ConflictAccess, then: ConflictAccess, profile: Profile) -> Finding:
+    """A read of what an earlier instruction of the pipe has written by a different walk."""
+    why = f"nothing on {then.unit} makes this read wait for {first.noun}, which walks the bytes differently"
+    expected = f"the end of {first.instruction} before {then.instruction}"
+    return _finding(
+        "hazard", OVERLAPPING, profile.name, f"{then}; {why}", then.operand, fixes.fence(first, then), expected
+    )
+
+
+def alike(first: str, then: str, pairs: int, profile: Profile) -> Finding:
+    """Dependent instructions of a pipe that need no barrier by the vendor's practice; the first two of them."""
+    count = "1 pair of" if pairs == 1 else f"{pairs:,} pairs of"
+    message = (
+        f"{count} dependent {profile.overlapping} instructions without a barrier walk the same bytes alike, or only "
+        f"write them: first {first}, then {then}; that these may overlap safely is {PRACTICE}"
+    )
+    fix = Fix(SyncCode(Barrier(profile.overlapping)), f" before {then}")
+    return _finding("note", OVERLAPPING, profile.name, message, "", fix)
 
 
 def _kinds(first: ConflictAccess, then: ConflictAccess, profile: Profile) -> Iterator[str]:

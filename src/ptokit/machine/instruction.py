@@ -23,11 +23,11 @@ from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.isa.spelling import TMP
 from ptokit.machine import hazards
-from ptokit.machine.access_checks import HEADERS
 from ptokit.machine.adversary import Adversary
-from ptokit.machine.deferred import DeferredInstruction, StaleLines, poison
+from ptokit.machine.deferred import DeferredInstruction, LateWrites, StaleLines, poison
 from ptokit.machine.ends import MemoryAccess
 from ptokit.machine.memories import MemoryLocation
+from ptokit.machine.overlaps import HEADERS
 from ptokit.machine.session import Session
 from ptokit.machine.shadow import DATA, FILLED, READ, UNDEFINED, WRITE, Extent, extent_of, listed
 from ptokit.machine.site import Executed, Site, lenient, site
@@ -53,6 +53,7 @@ class WatchedFrame(Frame):
         self.session, self.unspecified = session, session.unspecified
         self.adversary: Adversary | None = None
         self.stale: StaleLines | None = None
+        self.late: LateWrites | None = None
         self.engines: tuple[Any, ...] = session.engines
         """The engines that flags, events and barriers go to."""
         self.fresh: set[str] = set()
@@ -64,6 +65,9 @@ class WatchedFrame(Frame):
     def run_by(self, adversary: Adversary, stale: StaleLines | None) -> None:
         """Run another schedule from now on; `stale` is None if all pipes see the same global memory."""
         self.adversary, self.stale, self.engines = adversary, stale, (adversary,)
+        overlaps, pipe = self.session.accesses.overlaps, self.session.profile.overlapping
+        differ = overlaps is not None and overlaps.differing
+        self.late = LateWrites(differ, pipe, adversary.chance) if differ else None
 
     def enter(self, state: CoreState) -> None:
         """Go on with a core."""
@@ -154,7 +158,7 @@ class WatchedInstruction(InstructionStep):
         if here is None:
             return
         given = here, frame.session.numbers[id(self.instr)], storages, fresh, self.workspace(frame, here)
-        work = DeferredInstruction(*given, adversary.chance, frame.stale)
+        work = DeferredInstruction(*given, adversary.chance, frame.stale, frame.late)
         for event in self.instr.waits:
             adversary.wait_event(event, here.pipes)
         for step in here.steps:

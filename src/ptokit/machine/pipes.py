@@ -300,6 +300,10 @@ class PipeEngine(Generic[P, T, W]):
             if pipe is not scalar:
                 self.sync(pipe.name, scalar.name)
 
+    def fence(self, pipe: str) -> None:
+        """What was issued to a pipe so far ends before anything that is issued to it later begins."""
+        self.sync(pipe, pipe)
+
     def signal_event(self, event: Hashable, pipes: Sequence[str]) -> None:
         """An instruction on these pipes has ended. Signalled again, as in a loop, it is another event."""
         signals: list[tuple[str, Signal[T]]] = [(pipe, Signal()) for pipe in pipes]

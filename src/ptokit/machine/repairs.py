@@ -208,7 +208,7 @@ class Search:
                 links = [
                     repair.link_between(edited, edited.now(first), edited.now(then), race.src, race.dst)
                     for first, then, race in ends
-                    if first is not None and then is not None and race.src != race.dst
+                    if first is not None and then is not None and (race.src != race.dst or race.within)
                 ]
                 added = (*units, *self._missing(edited, links, alternate))
                 found = self.faults(added)
@@ -243,9 +243,8 @@ class Search:
 
     def needless(self, first: Faults) -> list[tuple[repair.Unit, float]]:
         """Units that nothing needs, each given that those before it go, and the cycles that its removal changes."""
-        units = [
-            unit for unit in repair.removable(repair.Edited(self.program, ()), first.pairs) if _is_for_all_pipes(unit)
-        ]
+        removable = repair.removable(repair.Edited(self.program, ()), first.pairs)
+        units = [unit for unit in removable if _is_of_order(unit)]
         if not units:
             return []
         self._choose(range(self.replay.grid))
@@ -273,7 +272,12 @@ class Search:
         origin, found = repair.Edited(self.program, units).origin, self.faults(units)
         races = {(origin(race.first), origin(race.then), race.src, race.dst) for race in found.races}
         flags = {(fault.kind, origin(fault.path)) for fault in found.flags}
-        return {*races, *flags, *(["error"] if found.error else [])}
+        return {*races, *flags, *self._dependent(units), *(["error"] if found.error else [])}
+
+    def _dependent(self, units: Units) -> set[object]:
+        """Dependent statements of one pipe that may overlap with edits, by the statements before."""
+        origin, found = repair.Edited(self.program, units).origin, self.faults(units)
+        return {("alike", origin(first), origin(then)) for first, then in found.alike}
 
     def _removed(self, units: list[repair.Unit], others: list[Search]) -> list[tuple[repair.Unit, float]]:
         base = self.faults((), timed=True)
@@ -288,7 +292,8 @@ class Search:
         for _, _, unit in sorted(gains, key=lambda gain: gain[:2]):
             without = (*gone, unit)
             found = self.faults(without, timed=True)
-            is_clean = found.is_clean and all(other.identified(without) <= other.identified(()) for other in others)
+            is_clean = found.is_clean and self._dependent(without) <= self._dependent(())
+            is_clean = is_clean and all(other.identified(without) <= other.identified(()) for other in others)
             if is_clean and self._is_unneeded(without, base):
                 kept.append((unit, found.cycles - cycles))
                 gone, cycles = (*gone, unit), found.cycles
@@ -318,9 +323,13 @@ def _without_flags(program: Program) -> Program:
     return replace(program, body=transform(program.body, lambda stmt: () if isinstance(stmt, repair.Sync) else stmt))
 
 
-def _is_for_all_pipes(unit: repair.Unit) -> bool:
-    """A barrier of one pipe says nothing to a model whose pipes run in order; it is left alone."""
-    return not any(isinstance(edit.stmt, Barrier) and edit.stmt.pipe != "ALL" for edit in unit)
+OF_ORDER = frozenset(("ALL", *(profile.overlapping for profile in PROFILES.values())))
+"""The pipes of barriers that order something on some target."""
+
+
+def _is_of_order(unit: repair.Unit) -> bool:
+    """A barrier of another pipe says nothing to a model whose pipes run in order; it is left alone."""
+    return not any(isinstance(edit.stmt, Barrier) and edit.stmt.pipe not in OF_ORDER for edit in unit)
 
 
 def _arrays(stmt: Stmt) -> set[str]:

@@ -214,6 +214,11 @@ class Schedule(PipeEngine[CyclePipe, Stamp, PipeJob]):
             self._charge(scalar, work.number)
         super().work(pipe, work)
 
+    def fence(self, pipe: str) -> None:
+        """A pipe works on one instruction after the other here: a barrier on it is only issued."""
+        if not self._is_stalled(self._pipes[pipe]):
+            self._issue(self._pipes[pipe])
+
     def _barrier(self, scalar: CyclePipe, pipes: list[CyclePipe]) -> None:
         """A scalar pipe waits for all pipes of its core. Pipes that are held do not count."""
         slowest = max((pipe for pipe in pipes if not pipe.queue), key=lambda pipe: pipe.end)

@@ -8,14 +8,14 @@ from functools import cached_property, partial
 from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Storage
 from ptokit.engine.unspecified import Unspecified
-from ptokit.finding import Finding
+from ptokit.finding import Finding, at_line
 from ptokit.isa.opaque import GRID_BARRIERS
 from ptokit.isa.policy import TileType
 from ptokit.machine import hazards
 from ptokit.machine.access_checks import AccessChecks, FlagChecks
 from ptokit.machine.block_cache import BlockCache, IssuedWork, Touches, WatchedClocks
 from ptokit.machine.costs import Costs
-from ptokit.machine.ends import MemoryAccess, Moment, RunningBlock
+from ptokit.machine.ends import MemoryAccess, Moment, RunningBlock, instruction_of
 from ptokit.machine.findings import Findings
 from ptokit.machine.hazards import Fixes
 from ptokit.machine.memories import ChipMemory, Global, Owners
@@ -176,6 +176,16 @@ class Session:
             iteration = self.accesses.history.shown(number, moment)
             self.findings.show(placed, self.running.number, moment, iteration, cause, flag)
 
+    def note_overlaps(self) -> None:
+        """Dependent instructions of one pipe that need no barrier by the vendor's practice: one note for all."""
+        overlaps = self.accesses.overlaps
+        if overlaps is None or not overlaps.alike:
+            return
+        first, then = (self.statements[number] for number in next(iter(overlaps.alike)))
+        before, after = (at_line(instruction_of(stmt), stmt.where) for stmt in (first, then))
+        finding = hazards.alike(before, after, len(overlaps.alike), self.profile)
+        self.findings.add([described(finding, self.program, then)])
+
     # --- instructions
 
     def observe(self, executed: Executed, site: Site) -> None:
@@ -218,7 +228,7 @@ class Session:
             if isinstance(step, Sync):
                 self.clocks.sync(step.src, step.dst)
             else:
-                work = IssuedWork(self.cache.item, position, number, step, site.gates[step.pipe])
+                work = IssuedWork(self.cache.item, position, number, step, site.gates[step.pipe], site.alike)
                 self.clocks.work(step.pipe, partial(self.accesses.check_work, work, touches, moment))
         if instr.event is not None:
             self.clocks.signal_event(instr.event, pipes)

@@ -13,6 +13,7 @@ from ptokit.engine.prepared import Prepared
 from ptokit.engine.reference import IndexedStep, Lanes, Plan, Touched
 from ptokit.engine.storage import Array, Storage
 from ptokit.finding import Finding, Fix, Level, Where, any_of
+from ptokit.isa.barriers import walked_alike
 from ptokit.isa.fixes import SKIP_OUTSIDE
 from ptokit.isa.instruction import Call, Repeats
 from ptokit.isa.move import Combine, IndexUnit, Side
@@ -45,6 +46,11 @@ class Site:
     def gates(self) -> dict[str, str]:
         """For each of them, the pipe that should wait for the data it needs."""
         return {pipe: gate(self.steps, pipe) for pipe in self.pipes}
+
+    @cached_property
+    def alike(self) -> frozenset[str] | None:
+        """The operands that it walks element by element, in the order of their bytes; None if that is not known."""
+        return walked_alike(self.call)
 
     @cached_property
     def moved(self) -> dict[tuple[str, bool], str]:

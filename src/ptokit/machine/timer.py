@@ -154,6 +154,10 @@ class Timer:
         """Everything issued so far ends before anything else is issued, on one core, or on each."""
         self._record(Schedule.barrier, core)
 
+    def fence(self, pipe: str) -> None:
+        """A barrier on one pipe."""
+        self._record(Schedule.fence, pipe)
+
     # --- the result
 
     def result(self) -> Timeline:

@@ -44,6 +44,8 @@ class Faults:
     """Sets and their waits. This is no fault."""
     executed: Counter[Path] = field(default_factory=Counter)
     """How often each instruction ran, in the block that ran it most. This is no fault."""
+    alike: Pairs = field(default_factory=set)
+    """Dependent statements of one pipe without a barrier. This is no fault by the vendor's practice."""
     error: Exception | None = None
     """What has stopped the run."""
     cycles: float = 0.0
@@ -213,7 +215,9 @@ class SeenFaults:
     numbers: Mapping[int, int]
     on_fault: Callable[[], None]
     """Is told of each."""
-    raced: dict[tuple[int, int, str, str], None] = field(default_factory=dict[tuple[int, int, str, str], None])
+    raced: dict[tuple[int, int, str, str, bool], None] = field(
+        default_factory=dict[tuple[int, int, str, str, bool], None]
+    )
     stuck: dict[int, None] = field(default_factory=dict[int, None])
     """Waits that never end."""
     wrong: dict[tuple[str, int, int | None, int], None] = field(
@@ -266,15 +270,15 @@ class TrialAccessChecks(AccessChecks):
     seen: SeenFaults
 
     def conflict(self, hazard: object, meeting: Any) -> None:
-        if hazard in (self._unordered, self._not_handed):
-            self._note_race(meeting.earlier, meeting.number, meeting.gate)
+        if hazard in (self._unordered, self._not_handed, self._overlapping):
+            self._note_race(meeting.earlier, meeting.number, meeting.gate, within=hazard is self._overlapping)
 
     def note_index(self, executed: Executed, kind: str, touch: MemoryAccess, load: Earlier, gate: str) -> None:
         self._note_race(load, executed.number, gate)
 
-    def _note_race(self, earlier: Earlier, number: int, gate: str) -> None:
+    def _note_race(self, earlier: Earlier, number: int, gate: str, *, within: bool = False) -> None:
         self.seen.mark()
-        self.seen.raced[earlier.statement, number, self.clocks.pipes[earlier.pipe], gate] = None
+        self.seen.raced[earlier.statement, number, self.clocks.pipes[earlier.pipe], gate, within] = None
 
 
 class TrialSession(Session):
@@ -312,7 +316,7 @@ class TrialSession(Session):
     def faults(self, edited: Edited) -> Faults:
         """The faults so far, by the paths of the statements."""
         paths, log = edited.paths, self.log
-        turned = any(first > then for first, then, _, _ in self.seen.raced)  # maybe by a wait before its set
+        turned = any(first > then for first, then, *_ in self.seen.raced)  # maybe by a wait before its set
         outside = [number for number in log.unset if turned and not edited.outline.around(paths[number])]
         # pipes that wait for each other: one of the waits was issued before its set
         causes = (list(log.unset) or list(self.seen.stuck)) if self.seen.stuck else outside
@@ -325,8 +329,10 @@ class TrialSession(Session):
         for (kind, number, earlier), events in wrong.items():
             before = None if earlier is None else paths[earlier]
             (early if kind == EARLY else flags).append(FlagFault(kind, paths[number], tuple(events), before))
-        races = [Race(paths[first], paths[then], src, dst) for first, then, src, dst in self.seen.raced]
+        races = [Race(paths[first], paths[then], src, dst, own) for first, then, src, dst, own in self.seen.raced]
+        overlaps = self.accesses.overlaps
+        alike = {(paths[first], paths[then]) for first, then in (overlaps.alike if overlaps else ())}
         pairs = {(paths[first], paths[then]) for first, then in log.pairs}
         ran = Counter({paths[number]: count for number, count in self._most.items()})
         cycles = self.timer.result().cycles if self.timer else 0.0
-        return Faults(flags, races, early, sorted(self.seen.blocks), pairs, ran, cycles=cycles)
+        return Faults(flags, races, early, sorted(self.seen.blocks), pairs, ran, cycles=cycles, alike=alike)

@@ -45,6 +45,12 @@ class PipeStep:
     conflicts: int
     """Earlier steps that must come before it."""
     where: Where | None
+    needs: int = 0
+    """Earlier steps of its own pipe that must have ended, if instructions of that pipe may overlap."""
+    fences: bool = False
+    """Whether it has a barrier inside: what its pipe did before has ended then."""
+    ends: bool = False
+    """Whether it ends with one."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,8 @@ class Unrolled:
     slots: dict[Slot, int]
     """The operation at which each slot comes first."""
     outline: Outline
+    overlapping: tuple[str, ...]
+    """The pipes whose instructions may overlap."""
     copies: dict[Path, int]
     """After how many iterations each loop uses the same tiles again, by the path of its body."""
 
@@ -72,10 +80,21 @@ class KnownOrder:
     """For each core: what comes before everything that it issues from now on."""
     sent: dict[Hashable, int] = field(default_factory=dict)
     """For each flag that is set, and each event: what comes before it."""
+    done: dict[str, int] = field(default_factory=dict)
+    """For each pipe whose instructions may overlap: its own steps that have ended before its next step."""
 
     def copy(self) -> KnownOrder:
         """A copy, to follow another path."""
-        return KnownOrder(dict(self.known), dict(self.issued), dict(self.sent))
+        return KnownOrder(dict(self.known), dict(self.issued), dict(self.sent), dict(self.done))
+
+    def ended(self, pipe: str) -> int:
+        """The steps of a pipe that have ended before its next one."""
+        return self.done[pipe] | self.issued[core_of(pipe)]
+
+    def end(self, pipe: str) -> None:
+        """All steps of a pipe so far end before its next one."""
+        if pipe in self.done:
+            self.done[pipe] |= self.known[pipe]
 
     def before(self, pipe: str) -> int:
         """What comes before the next step of a pipe."""
@@ -84,13 +103,16 @@ class KnownOrder:
     def add(self, pipe: str, more: int) -> None:
         """A pipe has waited for these steps and waits."""
         self.known[pipe] |= more
+        if pipe in self.done:
+            self.done[pipe] |= more
         if unit_of(pipe) == SCALAR:
             self.issued[core_of(pipe)] |= self.known[pipe]
 
     def assuming(self, more: int) -> KnownOrder:
         """The same, with more steps and waits known everywhere."""
         sent = {key: known | more for key, known in self.sent.items()}
-        return KnownOrder(dict(self.known), {core: known | more for core, known in self.issued.items()}, sent)
+        issued = {core: known | more for core, known in self.issued.items()}
+        return KnownOrder(dict(self.known), issued, sent, dict(self.done))
 
 
 def intersection(orders: Sequence[KnownOrder]) -> KnownOrder:
@@ -101,6 +123,7 @@ def intersection(orders: Sequence[KnownOrder]) -> KnownOrder:
             {pipe: total.before(pipe) & other.before(pipe) for pipe in total.known},
             {core: known & other.issued[core] for core, known in total.issued.items()},
             {key: known & other.sent[key] for key, known in total.sent.items() if key in other.sent},
+            {pipe: total.ended(pipe) & other.ended(pipe) for pipe in total.done},
         )
     return total
 
@@ -138,7 +161,11 @@ class OrderCheck:
     def __init__(self, unrolled: Unrolled, actions: Mapping[Slot, Sequence[Action]]) -> None:
         self.unrolled = unrolled
         self.actions = actions
-        self.now = KnownOrder(dict.fromkeys(unrolled.pipes, 0), dict.fromkeys(map(core_of, unrolled.pipes), 0))
+        self.now = KnownOrder(
+            dict.fromkeys(unrolled.pipes, 0),
+            dict.fromkeys(map(core_of, unrolled.pipes), 0),
+            done=dict.fromkeys(unrolled.overlapping, 0),
+        )
         self._waited: dict[Any, int] = defaultdict(int)
         self._forks: tuple[_Fork, ...] = ()
         self._at = 0
@@ -174,6 +201,9 @@ class OrderCheck:
         """A flag may be set before the wait for an earlier set is over."""
         raise Incomplete
 
+    def on_overlap(self, _step: PipeStep, _missing: int) -> None:
+        """Earlier steps of the same pipe, which this one depends on, may not have ended. Flags do not depend on it."""
+
     # --- steps and flags ---
 
     def work(self, bit: int) -> None:
@@ -182,7 +212,13 @@ class OrderCheck:
         missing = step.conflicts & ~now.before(step.pipe)
         if missing:
             self.on_race(step, missing)
+        if step.needs and (unfinished := step.needs & ~now.ended(step.pipe)):
+            self.on_overlap(step, unfinished)
+        if step.fences:
+            now.end(step.pipe)
         now.known[step.pipe] = now.before(step.pipe) | 1 << bit
+        if step.ends:
+            now.end(step.pipe)
         self._steps += 1
 
     def sync(self, src: str, dst: str) -> None:
@@ -203,6 +239,10 @@ class OrderCheck:
         for pipe, known in self.now.known.items():
             if core in ("", core_of(pipe)):
                 self.now.issued[core_of(pipe)] |= known
+
+    def fence(self, pipe: str) -> None:
+        """A barrier on one pipe."""
+        self.now.end(pipe)
 
     def signal_event(self, event: Hashable, pipes: tuple[str, ...]) -> None:
         """An instruction on these pipes has ended."""
@@ -287,6 +327,8 @@ class FaultCollector(OrderCheck):
         """For each flag: when it is set, and what comes before."""
         self.waits: dict[Any, list[tuple[int, int, int]]] = defaultdict(list)
         """For each flag: when it is waited for, the bit of the wait, and what comes before."""
+        self.overlaps: dict[tuple[int, int], None] = {}
+        """Pairs of steps of one pipe, by their numbers, that may overlap although one depends on the other."""
         self._after: list[int] = []
         self.advance()
 
@@ -300,6 +342,11 @@ class FaultCollector(OrderCheck):
 
     def on_early(self, flag: Any) -> None:
         self.early[flag] = None
+
+    def on_overlap(self, step: PipeStep, missing: int) -> None:
+        """Note the latest missing step, and continue as if a barrier came before this one."""
+        self.overlaps[missing.bit_length() - 1, self._steps] = None
+        self.now.end(step.pipe)
 
     def work(self, bit: int) -> None:
         super().work(bit)

@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise, takewhile
 
+from ptokit.isa.barriers import inside
 from ptokit.isa.instruction import Call
 from ptokit.isa.kernel import Effect, Pair
 from ptokit.isa.policy import TileType
 from ptokit.program import ir
 from ptokit.program.expr import Var, variables
 from ptokit.program.instr_calls import call_of, effects
-from ptokit.target import PROFILES, SCALAR, Core, Profile
+from ptokit.target import PROFILES, SCALAR, VECTOR, Core, Profile
 from ptokit.target.profile import CUBE_CORE, VECTOR_CORE
 
 ONE_CORE = (Core("host", frozenset(TileType), (SCALAR,), ""),)
@@ -75,6 +76,18 @@ def ends_of(flag: ir.Flag | ir.CrossFlag) -> tuple[str, str]:
     if isinstance(flag, ir.Flag):
         return owners(flag.src)[0], owners(flag.dst)[0]
     return (flag.core, OTHER[flag.core]) if flag.action == "set" else (OTHER[flag.core], flag.core)
+
+
+def fenced_pipes(barrier: ir.Barrier, profile: Profile) -> tuple[str, ...]:
+    """The pipes, with their cores, whose instructions a barrier keeps from overlapping."""
+    if barrier.pipe != profile.overlapping:
+        return ()
+    return tuple(f"{core}.{barrier.pipe}" for core in owners(barrier.pipe) if barrier.core in ("", core))
+
+
+def is_refused(barrier: ir.Barrier, profile: Profile) -> bool:
+    """Whether the target's compiler refuses a barrier: on the vector pipe, where that orders itself (A-73)."""
+    return barrier.pipe == VECTOR and bool(profile.pipes) and profile.overlapping != VECTOR
 
 
 def busy_pipes(program: ir.Program, instr: ir.Instr, profile: Profile) -> frozenset[str]:
@@ -238,6 +251,12 @@ class PipeWork:
     pipe: str
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    fences: bool = False
+    """Whether it has a barrier inside, on a pipe whose instructions may overlap."""
+    late: tuple[str, ...] = ()
+    """The operands that it touches behind that only."""
+    ends: bool = False
+    """Whether it ends with a barrier."""
 
 
 Step = Sync | PipeWork
@@ -251,7 +270,9 @@ def steps(call: Call, profile: Profile) -> tuple[Step, ...]:
     """
     own, touched = call.route_kernel.handshake, effects(call)
     pipes = tuple(dict.fromkeys((*own.body, *(effect.pipe for effect in touched)))) if profile.pipes else ()
-    work: list[Step] = [_touch(pipe, touched) for pipe in pipes]
+    work: list[Step] = [
+        _fenced(_touch(pipe, touched), call) if pipe == profile.overlapping else _touch(pipe, touched) for pipe in pipes
+    ]
     ordered = pairwise(pipes) if own.is_ordered else ()
     for k, (first, then) in reversed(list(enumerate(ordered, 1))):
         work.insert(k, Sync(first, then))
@@ -292,6 +313,13 @@ def _touch(pipe: str, touched: tuple[Effect, ...]) -> PipeWork:
     reads = tuple(effect.operand for effect in here if effect.access != "write")
     writes = tuple(effect.operand for effect in here if effect.access != "read")
     return PipeWork(pipe, reads, writes)
+
+
+def _fenced(work: PipeWork, call: Call) -> PipeWork:
+    """Work with the barriers that the headers have inside."""
+    found = inside(call)
+    late = () if found.first is None else tuple({*work.reads, *work.writes}.difference(found.first))
+    return replace(work, fences=found.first is not None, late=late, ends=found.ends)
 
 
 def _syncs(pairs: tuple[Pair, ...]) -> tuple[Sync, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ptokit.finding import Finding, Fix, Level, at_line
-from ptokit.program.cores import CORES, StatementCores, core_of, ends_of, is_crossing, owners, unit_of
+from ptokit.program.cores import CORES, StatementCores, core_of, ends_of, is_crossing, is_refused, owners, unit_of
 from ptokit.program.expr import Bounds, apply, interval, subtract
 from ptokit.program.instr_calls import access_of, call_of, effects, named_operands
 from ptokit.program.ir import Barrier, CrossFlag, Flag, Instr, Program, TileUse, View, walk
@@ -209,6 +209,10 @@ def check_sync(program: Program, profile: Profile, _options: Options, grid: int 
     for stmt in walk(program.body):
         if isinstance(stmt, Flag | CrossFlag | Barrier):
             yield from (finding.at(stmt.where) for finding in _foreign_pipes(stmt))
+        if isinstance(stmt, Barrier) and is_refused(stmt, profile):
+            message = f"{stmt.pipe} orders itself on {profile.name}, whose compiler refuses a barrier on it"
+            fix = Fix("leave ", SyncCode(stmt), f" out; C++ for {profile.name} has none")
+            yield Finding("note", "A-73", message, None, "barrier", fix=fix, where=stmt.where, target=profile.name)
         if isinstance(stmt, CrossFlag):
             yield from (finding.at(stmt.where) for finding in _sync_findings(stmt, own, profile))
         elif isinstance(stmt, Flag) and stmt.action == "set" and is_crossing(stmt):

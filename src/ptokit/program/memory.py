@@ -84,6 +84,8 @@ class OperandAccess:
     operand: ir.TileUse | ir.View
     writes: bool
     loops: tuple[Path, ...]
+    late: bool = False
+    """Whether it comes after a barrier inside the instruction, on a pipe whose instructions may overlap."""
 
 
 class Tiles:
@@ -211,10 +213,18 @@ class History:
         operand = access.operand
         if isinstance(operand, ir.View):
             return self._view_conflicts(access, operand, iterations)
-        found = 0
-        for cell in self.tiles.cells(operand.tile, access.loops, iterations):
+        found = self.writers(access, iterations)
+        for cell in self.tiles.cells(operand.tile, access.loops, iterations) if access.writes else ():
             for other in self.tiles.overlapping[cell]:
-                found |= self._writers[other] | (self._readers[other] if access.writes else 0)
+                found |= self._readers[other]
+        return found
+
+    def writers(self, access: OperandAccess, iterations: tuple[int, ...]) -> int:
+        """The steps so far that write the memory of a tile."""
+        operand, found = access.operand, 0
+        for cell in self.tiles.cells(operand.tile, access.loops, iterations) if isinstance(operand, ir.TileUse) else ():
+            for other in self.tiles.overlapping[cell]:
+                found |= self._writers[other]
         return found
 
     def _view_conflicts(self, access: OperandAccess, view: ir.View, iterations: tuple[int, ...]) -> int:

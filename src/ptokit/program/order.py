@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -35,7 +35,8 @@ class Link:
     set_at: int
     wait_at: int
     events: int = 1
-    """Event ids that the iterations of the loop around alternate between; 0 for a barrier instead of the wait."""
+    """Event ids that the iterations of the loop around alternate between; 0 for a barrier instead of the wait: for all
+    pipes, or on one pipe if it links that one to itself."""
     reply: bool = False
     """Whether it signals that the wait of another link is over, so that that one may be set again."""
     where: Where | None = field(default=None, compare=False)
@@ -83,7 +84,10 @@ class End(Action):
     def __call__(self, check: OrderCheck, iteration: int) -> None:
         link = self.link
         if not link.events:
-            check.barrier(core_of(link.src))
+            if link.src == link.dst:
+                check.fence(link.src)
+            else:
+                check.barrier(core_of(link.src))
             return
         number = iteration % link.events if self.number is None else self.number
         if self.sets:
@@ -108,13 +112,19 @@ def missing(program: ir.Program, profile: Profile, more: Iterable[Link] = ()) ->
 
     `more` are links that are known to be needed, although the accesses of the program do not show it.
     """
-    return _Orderer(program, profile, unroll(program, profile)).insertions(more)
+    return _Orderer(program, profile, unroll(program, profile)).insertions(tuple(more))
 
 
 def races(program: ir.Program, profile: Profile) -> list[tuple[PipeStep, PipeStep]]:
     """Steps that conflict, and that nothing orders."""
     unrolled = unroll(program, profile)
     return [(unrolled.steps[a], unrolled.steps[b]) for a, b in FaultCollector(unrolled, {}).races]
+
+
+def overlaps(program: ir.Program, profile: Profile) -> list[tuple[PipeStep, PipeStep]]:
+    """Steps of one pipe that may overlap, although one depends on the other."""
+    unrolled = unroll(program, profile)
+    return [(unrolled.steps[a], unrolled.steps[b]) for a, b in FaultCollector(unrolled, {}).overlaps]
 
 
 def order(program: ir.Program, profile: Profile) -> ir.Program:
@@ -156,15 +166,17 @@ class _Orderer:
     def result(self) -> ir.Program:
         """The program with its flags."""
         links, events = self._numbered(self._settled([]))
+        links = self._fenced(links)
         return replace(self.program, body=self._with_flags(self.program.body, (), self._slots(links), events))
 
-    def insertions(self, more: Iterable[Link]) -> list[tuple[Insertion, ...]]:
+    def insertions(self, more: Sequence[Link]) -> list[tuple[Insertion, ...]]:
         """What each link adds; `more` are links that are added to those found, needed or not."""
-        links = self._settled([])
-        links, events = self._numbered(self._repeatable([*links, *(link for link in more if link not in links)]))
+        fences, links = [link for link in more if link.src == link.dst], self._settled([])
+        flags = (link for link in more if link not in links and link not in fences)
+        links, events = self._numbered(self._repeatable([*links, *flags]))
         return [
             tuple(Insertion(*slot, end.rank, self._statement(end, events)) for slot, end in self._ends(link))
-            for link in links
+            for link in [*links, *dict.fromkeys(fences)]
         ]
 
     def _numbered(self, links: Links) -> tuple[Links, dict[Link, int]]:
@@ -178,6 +190,31 @@ class _Orderer:
                 raise VerifyError([_too_many(self.program, without_id[0], self.profile.name)])
             events, without_id = self._number(links)
         return links, events
+
+    def _fenced(self, links: Links) -> Links:
+        """The links with barriers between dependent steps of a pipe whose instructions may overlap. Flags do not depend
+        on them."""
+        fences: Links = []
+        while overlaps := self._faults([*links, *fences]).overlaps:
+            found = dict.fromkeys(self._fence(*pair) for pair in overlaps)
+            new = [fence for fence in found if fence not in fences]
+            fences += new or [self._fence(*next(iter(overlaps)), at_once=True)]
+        if len({fence.block for fence in fences}) < 2:  # each was needed where it is, in the order of the program
+            return [*links, *fences]
+        for fence in list(fences):
+            rest = [other for other in fences if other != fence]
+            if not self._faults([*links, *rest]).overlaps:
+                fences = rest
+        return [*links, *fences]
+
+    def _fence(self, first: int, second: int, *, at_once: bool = False) -> Link:
+        """A barrier between two steps of a pipe: in the innermost block around both, or right before the second."""
+        producer, consumer = self.unrolled.steps[first], self.unrolled.steps[second]
+        block, one, other = meeting_block(producer.path, consumer.path)
+        if at_once:
+            *inside, other = consumer.path
+            block, one = tuple(inside), other
+        return Link(producer.pipe, producer.pipe, block, one + 1, other, events=0, where=consumer.where)
 
     # --- which links ---
 
@@ -306,7 +343,8 @@ class _Orderer:
     def _statement(self, end: End, events: dict[Link, int]) -> ir.Flag | ir.CrossFlag | ir.Barrier:
         link = end.link
         if not link.events:
-            return ir.Barrier("ALL", auto=True, core=self._core(link), where=link.where)
+            pipe = unit_of(link.src) if link.src == link.dst else "ALL"
+            return ir.Barrier(pipe, auto=True, core=self._core(link, pipe), where=link.where)
         action, event = "set" if end.sets else "wait", self._event(end, events[link])
         if link.crosses:
             pipe = link.src if end.sets else link.dst

@@ -129,7 +129,8 @@ class Edit:
     @property
     def cost(self) -> int:
         """How much it counts when repairs are compared."""
-        return BARRIER_COST if self.action == INSERT and isinstance(self.stmt, ir.Barrier) else 1
+        is_costly = self.action == INSERT and isinstance(self.stmt, ir.Barrier) and self.stmt.pipe == "ALL"
+        return BARRIER_COST if is_costly else 1
 
     def text(self, form: str = "") -> str:
         """What to do, in words."""
@@ -261,8 +262,11 @@ def missing_order(edited: Edited, profile: Profile, more: Iterable[order.Link], 
 
 
 def link_between(edited: Edited, first: Path, then: Path, src: str, dst: str) -> order.Link:
-    """A flag between two statements, from pipe to pipe; without a loop around, from the first in the text."""
+    """A flag between two statements, from pipe to pipe; without a loop around, from the first in the text. From a pipe
+    to itself it is a barrier."""
     block, one, other = meeting_block(first, then)
+    if src == dst:
+        return order.Link(src, dst, block, one + 1, other, events=0)
     if other <= one and not edited.outline.around(block):
         return order.Link(dst, src, block, other + 1, one)
     return order.Link(src, dst, block, one + 1, other)
@@ -308,6 +312,8 @@ class Race:
     then: Path
     src: str
     dst: str
+    within: bool = False
+    """Whether both are on one pipe, whose instructions may overlap."""
 
 
 STUCK, LEFT, DOUBLED, EARLY, OPEN, OVERFLOW = "stuck", "left", "doubled", "early", "open", "overflow"
@@ -551,5 +557,6 @@ def removable(edited: Edited, pairs: Pairs) -> list[Unit]:
 
 
 def conflicts_with(program: ir.Program, profile: Profile) -> set[tuple[Path, Path]]:
-    """Pairs of statements that may race, on any path of the program."""
-    return {(first.path, then.path) for first, then in order.races(program, profile)}
+    """Pairs of statements that may race, or overlap, on any path of the program."""
+    found = (*order.races(program, profile), *order.overlaps(program, profile))
+    return {(first.path, then.path) for first, then in found}

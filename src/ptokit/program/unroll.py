@@ -17,7 +17,21 @@ from typing import Any
 from ptokit.finding import Where
 from ptokit.program import ir
 from ptokit.program.before import PipeStep, Unrolled
-from ptokit.program.cores import Cores, PipeWork, Step, Sync, ends_of, gate, home_of, on_cores, pipe_of, pipes_of, steps
+from ptokit.program.cores import (
+    Cores,
+    PipeWork,
+    Step,
+    Sync,
+    ends_of,
+    fenced_pipes,
+    gate,
+    home_of,
+    on_cores,
+    pipe_of,
+    pipes_of,
+    steps,
+    unit_of,
+)
 from ptokit.program.expr import Expr, Var, apply, interval, substitute, subtract
 from ptokit.program.instr_calls import all_operands, call_of
 from ptokit.program.memory import History, OperandAccess, Path, rewrite
@@ -68,7 +82,10 @@ class _Unroller:
         self.history = History(program)
         self.outline = self.history.outline
         self.cores = Cores(program, profile)
-        self.result = Unrolled(pipes_of(profile), [], [], {}, self.outline, {})
+        overlapping = tuple(pipe for pipe in pipes_of(profile) if unit_of(pipe) == profile.overlapping)
+        self.result = Unrolled(pipes_of(profile), [], [], {}, self.outline, () if only_events else overlapping, {})
+        self.mine = dict.fromkeys(self.result.overlapping, 0)
+        """The steps so far of each pipe whose instructions may overlap."""
         self._sites: dict[Path, _Steps] = {}
         self._handlers: dict[type[ir.Stmt], Handler] = {
             ir.Instr: self._instr, ir.LoadScalar: self._load_scalar, ir.Flag: self._flag,
@@ -131,9 +148,12 @@ class _Unroller:
         """The steps of a statement, on each of its `homes`."""
         loops = self.outline.around(path)
 
-        def accesses(names: tuple[str, ...], *, writes: bool) -> list[OperandAccess]:
-            found = [operands[name] for name in names if name in operands]
-            return [OperandAccess(rewrite(o, scope) if isinstance(o, ir.View) else o, writes, loops) for o in found]
+        def accesses(names: tuple[str, ...], step: PipeWork, *, writes: bool) -> list[OperandAccess]:
+            found = [(operands[name], name in step.late) for name in names if name in operands]
+            return [
+                OperandAccess(rewrite(o, scope) if isinstance(o, ir.View) else o, writes, loops, late)
+                for o, late in found
+            ]
 
         site: list[tuple[Step, str, tuple[OperandAccess, ...]]] = []
         for home in homes:
@@ -141,7 +161,7 @@ class _Unroller:
                 if isinstance(step, Sync):
                     site.append((placed, "", ()))
                 else:
-                    touched = (*accesses(step.reads, writes=False), *accesses(step.writes, writes=True))
+                    touched = (*accesses(step.reads, step, writes=False), *accesses(step.writes, step, writes=True))
                     site.append((placed, pipe_of(gate(todo, step.pipe), home, self.profile), touched))
         return _Steps(tuple(site))
 
@@ -156,11 +176,15 @@ class _Unroller:
             if isinstance(step, Sync):
                 self._emit("sync", step.src, step.dst)
                 continue
-            conflicts, bit = awaited, len(self.result.steps)
+            conflicts, bit, needs, mine = awaited, len(self.result.steps), 0, self.mine.get(step.pipe, 0)
             for access in () if self.only_events else accesses:
                 conflicts |= self.history.conflicts(access, iterations)
+                needs |= self.history.writers(access, iterations) & mine if mine and not access.late else 0
                 new.append((access, 1 << bit))
-            self.result.steps.append(PipeStep(step.pipe, entry, path, iterations, conflicts, where))
+            order = needs, step.fences, step.ends
+            self.result.steps.append(PipeStep(step.pipe, entry, path, iterations, conflicts, where, *order))
+            if step.pipe in self.mine:
+                self.mine[step.pipe] |= 1 << bit
             self._emit("work", bit)
         for access, bit in new:
             self.history.record(access, iterations, bit)
@@ -192,6 +216,8 @@ class _Unroller:
     def _barrier(self, stmt: ir.Barrier, _path: Path, _iterations: tuple[int, ...], _scope: LoopValues) -> None:
         if stmt.pipe == "ALL":
             self._emit("barrier", stmt.core)
+        for pipe in fenced_pipes(stmt, self.profile):
+            self._emit("fence", pipe)
 
     # --- loops and branches ---
 

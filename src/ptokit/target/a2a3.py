@@ -67,10 +67,10 @@ A2A3 = Profile(
     drops_unaligned_loads=True,  # MG-HAZ-01
     store_line=64,  # a line that two blocks have in their caches is written back by both
     cross_wait=SCALAR,  # wait_flag_dev stops the scalar unit
+    overlapping=VECTOR,
     arch="a3",
     headers=Headers(
         hidden=184 * KB,
-        overlapping="V",
         cross=CrossCalls(
             "ffts_cross_core_sync({pipe}, getFFTSMsg(0x2, {id}))", "wait_flag_dev({id})", "set_ffts_base_addr",
             both_vectors=True,

@@ -87,8 +87,6 @@ class Headers:
 
     hidden: int | None = None
     """Where the headers' own workspace in UB begins, if they have one."""
-    overlapping: str = ""
-    """The pipe whose instructions may overlap, so that dependent ones need a barrier between them."""
     cross: CrossCalls | None = None
     """The flags between the cores; None if all instructions run one after the other."""
     compiler: DeviceCompiler | None = None
@@ -177,6 +175,9 @@ class Profile:
     """Whether a load to another address is dropped."""
     cross_wait: str = ""
     """The pipe that waits for the other core, whatever pipe a program names; the named one if empty."""
+    overlapping: str = ""
+    """The pipe whose instructions may overlap, so that dependent ones need a barrier between them; empty if every pipe
+    orders its own instructions (A-73)."""
     no_cross: tuple[str, ...] = ()
     """Pipes that neither set flags for the other core nor wait for them."""
     arch: str = ""

@@ -20,12 +20,14 @@ from tests.corpus.hazards import (
     scratch,
     tables,
     tails,
+    vectors,
 )
 from tests.corpus.hazards.case import Case
 from tests.loops import FULL
 
 MODULES = (
     *(order, cores, budgets, tables, indices, blocks, repeats, memory, scratch, launch, tails, overlaps, flags, lines),
+    vectors,
 )
 CASES: tuple[Case, ...] = tuple(case for module in MODULES for case in module.CASES)
 

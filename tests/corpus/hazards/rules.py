@@ -58,5 +58,6 @@ RULES: dict[str, dict[str, frozenset[str]]] = {
     "H-46": on("A-68", "a5"),
     "H-47": on("A-70", *BOTH),
     "H-48": on("A-70", *BOTH),
+    "H-49": on("A-73", "a2a3"),
 }
 """By hazard and target; several where cases of different instructions or operands have one number."""

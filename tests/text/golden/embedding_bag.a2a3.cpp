@@ -41,6 +41,7 @@ __global__ AICORE void embedding_bag(__gm__ float* table, __gm__ int32_t* ids, _
         MGATHER<Coalesce::Row, GatherOOB::Zero>(vectors, table_view, chosen);  // embedding_bag.py:41
         pipe_barrier(PIPE_V);
         TROWEXPANDMUL(vectors, vectors, weight);  // embedding_bag.py:42
+        pipe_barrier(PIPE_V);
         for (int64_t bag = 0; bag < n; ++bag) {  // embedding_bag.py:43
             pipe_barrier(PIPE_V);
             Tile<TileType::Vec, float, 1, 32, BLayout::RowMajor, 1, 20> sums_slice;

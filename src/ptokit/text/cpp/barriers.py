@@ -23,7 +23,7 @@ EVERYWHERE = 0, float("inf")
 
 def with_barriers(program: Program, profile: Profile, workspace: int) -> Program:
     """The program with a barrier before each instruction that needs the end of an earlier one of its own pipe."""
-    pipe = profile.headers.overlapping if profile.headers else ""
+    pipe = profile.overlapping
     if not pipe:
         return program
     return replace(program, body=_Barriers(program, profile, pipe, workspace).block(program.body, frozenset())[0])

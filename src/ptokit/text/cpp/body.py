@@ -17,7 +17,7 @@ from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import enumerator
 from ptokit.isa.spelling import TMP
 from ptokit.program import ir
-from ptokit.program.cores import StatementCores
+from ptokit.program.cores import StatementCores, is_refused
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, GUARDS, Expr, Op, Var, apply, parts, variables
 from ptokit.program.instr_calls import named_operands, offset_in, tile_spec
 from ptokit.program.verify_call import dynamic_operands
@@ -169,6 +169,8 @@ class KernelBody:
         STATEMENTS[type(stmt)](self, stmt)
 
     def barrier_statement(self, barrier: ir.Barrier) -> None:
+        if is_refused(barrier, self.profile):
+            return
         where = None if barrier.auto else barrier.where
         self._write(f"pipe_barrier({pipe(barrier.pipe)});", where, self._core_of(barrier))
 
