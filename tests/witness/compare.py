@@ -80,6 +80,10 @@ class Assumed:
     """The bytes of an element of its widest tile."""
     is_opaque: bool = False
     """Whether its meaning is not known (docs/instructions.md)."""
+    late: frozenset[str] = frozenset()
+    """Operands that it touches behind a barrier of its own only (A-73)."""
+    ends: bool = False
+    """Whether it ends with one."""
 
     def names(self, family: str, *, is_compact: bool) -> list[str]:
         """What rows of accepted differences call it."""
@@ -156,11 +160,13 @@ def watched() -> Iterator[list[Assumed]]:
         core = next((core for core, _, _ in pipes), "")
         flags, form = frozenset(own_pairs(executed.call)), executed.instr.opaque_form
         refused = "" if rows else _rule(site.findings)
+        fenced = [step for step in executed.steps if isinstance(step, PipeWork) and (step.fences or step.ends)]
+        late = frozenset(name for step in fenced for name in step.late)
         tiles = (each for each in executed.call.values.values() if isinstance(each, TileSpec))
         width = max((tile.dtype.size for tile in tiles), default=0)
         found.append(Assumed(
             _name(executed.instr), seen, flags, tuple(rows), core, tuple(boxes), form, executed.block, refused,
-            executed.where, width, bool(form),
+            executed.where, width, bool(form), late, any(step.ends for step in fenced),
         ))  # fmt: skip
         check_bursts(self, executed, site, touches)
 
@@ -227,7 +233,22 @@ def differences(observed: Observed, assumed: Assumed) -> list[Difference]:
             parts = {"more": beside, "less": without(without(mine, theirs), assumed.workspace)}
             parts["padding"] = without(more, beside)
             found += [(f"{how} {word}", f"{memory} {part.tolist()[:3]}") for word, part in parts.items() if len(part)]
-    return found
+    return found + list(_barriers(observed, assumed))
+
+
+def _barriers(observed: Observed, assumed: Assumed) -> Iterator[Difference]:
+    """What the vector pipe touches before the first barrier, against the table; and its work behind the last one."""
+    orders = [k for k, event in enumerate(observed.events) if event.name in ("pipe_barrier", "wait_flag")]
+    first, last = (orders[0], orders[-1]) if orders else (len(observed.events), -1)
+    early = [touch for event in observed.events[:first] if event.pipe == "V" for touch in event.touches]
+    for operand in sorted(assumed.late):
+        own = union(*(touch.ranges for touch in assumed.touches if touch.operand == operand))
+        others = union(*(touch.ranges for touch in assumed.touches if touch.operand not in assumed.late))
+        alone = without(own, others)
+        if any(len(without(alone, touch.ranges)) != len(alone) for touch in early if touch.place.memory == "vec"):
+            yield "barrier late", operand
+    if assumed.ends and any(event.pipe == "V" and event.touches for event in observed.events[last + 1 :]):
+        yield "barrier at the end", ""
 
 
 def _to_steps(ranges: Ranges) -> Ranges:

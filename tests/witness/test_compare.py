@@ -76,6 +76,43 @@ def test_a_reason_holds_for_its_instructions_kinds_and_memories() -> None:
     assert not reason(["a5:tors"], "write more", "vec")
 
 
+VEC = ObservedMemory("vec")
+
+
+def ordered(*events: str) -> Observed:
+    """A call of V that touches 64 bytes of operands by number, with barriers between."""
+    made = [
+        ObservedIntrinsic("pipe_barrier", "S", flag=("V",))
+        if event == "|"
+        else ObservedIntrinsic(
+            "vadd", "V", (ObservedAccess("write", VEC, np.array([(int(event) * 64, int(event) * 64 + 64)])),)
+        )
+        for event in events
+    ]
+    return Observed("TADD", made)
+
+
+def with_barriers(late: str, *, ends: bool) -> Assumed:
+    """The same call on the machine."""
+    touches = tuple(Touch(f"{k}", "write", "UB", np.array([(k * 64, k * 64 + 64)]), False) for k in range(3))
+    return Assumed("tadd", frozenset(("V",)), frozenset(), touches, late=frozenset(late), ends=ends)
+
+
+@pytest.mark.parametrize(
+    ("events", "late", "ends", "expected"),
+    [
+        ("01|2|", "2", True, []),
+        ("01|2", "2", True, ["barrier at the end "]),
+        ("012|", "2", True, ["barrier late 2"]),
+        ("012", "2", False, ["barrier late 2"]),
+        ("012", "", False, []),
+        ("0|12", "12", False, []),
+    ],
+)
+def test_barriers_inside_are_compared(events: str, late: str, ends: bool, expected: list[str]) -> None:
+    assert [" ".join(each) for each in differences(ordered(*events), with_barriers(late, ends=ends))] == expected
+
+
 def test_a_refused_call_has_no_other_difference() -> None:
     refused = replace(assumed(), touches=(), pipes=frozenset(), refused="TL-02")
     assert differences(written((0, 64)), refused) == [("refused by TL-02", "")]
