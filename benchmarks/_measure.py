@@ -42,7 +42,7 @@ def interleaved(
     names, times = list(calls), {name: [] for name in calls}
     turns = [name for number in range(rounds) for name in _rotated(names, number)]
     with task("measuring", len(turns), "calls" if loops == 1 else f"x {loops:,} calls") as measured:
-        for name in measured.over(turns):
+        for name in measured.track(turns):
             done = [t for t in times[name] if not math.isnan(t)]
             if len(done) >= LEAST_ROUNDS and sum(done) * loops > patience:
                 times[name].append(math.nan)

@@ -276,7 +276,7 @@ def unordered_rows() -> list[tuple[str, int, str]]:
 @contextmanager
 def without_unordered_row(name: str, k: int) -> Iterator[None]:
     """Within, the machine does not know one kind of accesses that nothing orders; "" names loads for the cube core."""
-    owner, field = (INSTRUCTIONS[name], "conflicts") if name else (CUBE_CORE, "load_hazard")
+    owner, field = (INSTRUCTIONS[name].reports, "conflicts") if name else (CUBE_CORE, "load_hazard")
     rows = getattr(owner, field)
     object.__setattr__(owner, field, (*rows[:k], *rows[k + 1 :]) if name else "")
     try:
@@ -301,11 +301,11 @@ def without_repeat_ruling(name: str, target: str) -> Iterator[None]:
     instruction, ruling = INSTRUCTIONS[name], INSTRUCTIONS[name].reports.repeats
     assert ruling is not None
     levels = {each: level for each, level in ruling.levels.items() if each != target}
-    object.__setattr__(instruction, "repeats", replace(ruling, levels=levels))
+    object.__setattr__(instruction.reports, "repeats", replace(ruling, levels=levels))
     try:
         yield
     finally:
-        object.__setattr__(instruction, "repeats", ruling)
+        object.__setattr__(instruction.reports, "repeats", ruling)
 
 
 MACHINE_RULES = {"dispatch": "H-23", "burst": "H-01", "scratch": "H-32"}

@@ -86,7 +86,7 @@ class CallMachine(MachineExecutable):
         storage = frame.tiles[tile.name] = self.given[tile.name]
         for address in tile.addresses:
             frame.addresses[tile.name] = address
-        place = frame.session.memory.chip.at(tile.spec.loc, frame.addresses.get(tile.name), storage)
+        place = frame.session.memory.chip.at(tile.spec.loc, frame.addresses.get(tile.name), storage, 0)
         place.shadow.define(Extent(1, tile.spec.nbytes // place.shadow.unit, 0), place.start)
 
 

@@ -163,7 +163,7 @@ class Compiled:
         code.ret(code.constant("i32", 0))
         code.begin("refused")
         code.ret(code.constant("i32", 1))
-        assert not numbers.conditions.found, "a condition depends on a number known at run time"
+        assert not numbers.conditions.expressions, "a condition depends on a number known at run time"
         return numbers.values
 
     def run(self, k: int, arrays: Sequence[np.ndarray]) -> np.ndarray | None:

@@ -115,7 +115,7 @@ def test_conditions_say_exactly_what_was_asked(
     given_answers = answers(x, y, conditions)
     same = answers(other_x, other_y, unused) == given_answers
     values = {Var("a"): other_x, Var("b"): other_y}
-    assert all(evaluate(condition, values) for condition in conditions.found) == same
+    assert all(evaluate(condition, values) for condition in conditions.expressions) == same
 
 
 @fuzz(0.3)
@@ -124,7 +124,7 @@ def test_whatever_needs_a_real_number_settles_it(value: int, other: int) -> None
     for use in (hash, int, lambda n: list(range(n)), lambda n: {n: 1}, lambda n: [0][:n]):
         conditions = Conditions()
         use(SymbolicNumber(Var("a"), value, conditions))
-        found: tuple[Expr, ...] = conditions.found
+        found: tuple[Expr, ...] = conditions.expressions
         assert all(evaluate(condition, {Var("a"): other}) for condition in found) == (value == other)
 
 
