@@ -212,8 +212,10 @@ class Found:
 
 
 def found_in(report: Any, rounds: int) -> Found:
-    """Other notes do not count, nor that a kernel for two cores hands over nothing."""
-    shown = [finding for finding in faults_in(report) if " belongs to " not in finding.message]
+    """Other notes do not count, nor that a kernel for two cores hands over nothing, nor what overlaps on one pipe:
+    `test_overlaps.py` compares that."""
+    faults = [finding for finding in faults_in(report) if finding.kind != "H-49"]
+    shown = [finding for finding in faults if " belongs to " not in finding.message]
     races = [finding for finding in shown if finding.operand != "flag"]
     flags = [finding for finding in shown if finding.operand == "flag"]
     left = [finding for finding in flags if "is still set" in finding.message]

@@ -182,13 +182,15 @@ AICORE inline void Pushed(__gm__ float *out, __gm__ float *slots, __gm__ half *a
         }
     }
     if constexpr (kOnVector) {
-        if (get_subblockid() != 0) {
-            return;
-        }
+        // both vector cores have all of the product; each stores a half
+        using RowsGlobal = GlobalTensor<float, Shape<1, 1, 1, kSize / 2, kSize>, Stride<1, 1, 1, kSize, 1>>;
+        const int half = get_subblockid() * kSize / 2 * kSize;
         VecTile<float, kSize, kSize> popped, sum;
+        VecTile<float, kSize / 2, kSize> part;
         TASSIGN(sum, 0x2000);
+        TASSIGN(part, 0x2000 + half * sizeof(float));
         for (int i = 0; i < trips; ++i) {
-            FloatGlobal outGlobal(out + i * kSize * kSize);
+            RowsGlobal outGlobal(out + i * kSize * kSize + half);
             TPOP<Ring, VecTile<float, kSize, kSize>, TileSplitAxis::TILE_NO_SPLIT>(ring, popped);
             if constexpr (Ordered) {
                 Handshake<PIPE_MTE2, PIPE_V>();
@@ -196,7 +198,7 @@ AICORE inline void Pushed(__gm__ float *out, __gm__ float *slots, __gm__ half *a
             TADDS(sum, popped, 1.0f);  // fault: the pop loads the tile, and nothing waits for that
             Handshake<PIPE_V, PIPE_MTE3>();
             TFREE<Ring, TileSplitAxis::TILE_NO_SPLIT>(ring);
-            TSTORE(outGlobal, sum);
+            TSTORE(outGlobal, part);
             pipe_barrier(PIPE_ALL);
         }
     }
