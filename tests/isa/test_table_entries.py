@@ -298,6 +298,16 @@ def test_rows_that_a_pattern_keeps_follow_without_a_gap(rows: int, valid: int, f
     assert rules("a2a3", gather) == found
 
 
+@pytest.mark.clause("CP-GTM-01")
+@pytest.mark.parametrize(("rows", "found"), [(1, []), (2, ["CP-GTM-01"])])
+def test_a_slice_takes_what_a_pattern_keeps_of_one_row(rows: int, found: list[str]) -> None:
+    def gather() -> None:
+        whole, src = pto.Tile("vec", "float32", 2, 32), pto.Tile("vec", "float32", rows, 32).write(1)
+        pto.tgather_mask(whole[0:rows, 0:16], src, pattern="p0101")
+
+    assert rules("a2a3", gather) == found
+
+
 @pytest.mark.parametrize("name", ["src0", "src1"])
 @pytest.mark.parametrize(("rows", "noted"), [(1, False), (2, True)])
 def test_a_row_that_is_spread_is_noted_if_it_is_one_of_several(name: str, rows: int, noted: bool) -> None:

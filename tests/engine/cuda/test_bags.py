@@ -154,6 +154,32 @@ def test_means_are_sums_that_are_divided_and_then_rounded(engine: Engine, width:
             assert is_whole and out.tobytes() == expected.tobytes()
 
 
+@pytest.mark.parametrize("combine", REDUCED[1:], ids=lambda each: each.name.lower())
+@pytest.mark.parametrize(("width", "kind"), [(20, "float32"), (3, "float64"), (12, "bfloat16")])
+def test_numbers_without_their_lanes_are_found_beside_nans_and_zeros(
+    engine: Engine, width: int, kind: str, combine: Combine
+) -> None:
+    """A NaN yields to a number, and +0 is above -0."""
+    given = operands(kind, width, "int64")
+    rng = np.random.default_rng(5)
+    table = rng.choice([np.nan, 0.0, -0.0, 1.5, -2.0, np.inf, -np.inf], (ROWS, width)).astype(given["table"].dtype)
+    table[int(given["index"][3])] = np.nan  # the one lane of a bag
+    at, index, bounds = (engine.put(each) for each in (table, given["index"], np.array(BOUNDS)))
+    out = np.empty((len(BOUNDS) - 1, width), table.dtype)
+    first = engine.put(out)
+    ready = engine.prepared(BagsKind(dtype(table.dtype), dtype("int64"), combine, width, tracked=False, closed=True))
+    assert ready(BagPlaces(at, index, bounds, 0, first, 0), BagSizes(ROWS, len(out), BOUNDS[-1], -1), 1)
+    found = engine.get(first, out).astype("f8")
+    for bag, (low, high) in enumerate(pairwise(BOUNDS)):
+        rows = table[given["index"][low:high]].astype("f8")
+        for column in range(width):
+            numbers = sorted((x for x in rows[:, column] if x == x), key=lambda x: (x, not np.signbit(x)))
+            wanted = numbers[-1 if combine is Combine.MAX else 0] if numbers else np.nan if low < high else 0.0
+            now = found[bag, column]
+            assert (now != now) == (wanted != wanted), (bag, column)
+            assert now != now or (now == wanted and np.signbit(now) == np.signbit(wanted)), (bag, column)
+
+
 @pytest.mark.parametrize("combine", REDUCED, ids=lambda each: each.name.lower())
 def test_segments_are_loops(engine: Engine, combine: Combine) -> None:
     given = operands("float32", 20, "int64")

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from math import gcd
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -20,7 +21,7 @@ from ptokit.engine.llvm.address import WHOLE, MemoryView, run_length
 from ptokit.engine.llvm.emit import PTR, Chip, IrModule, IrValue
 from ptokit.engine.llvm.move import CodeWriter
 from ptokit.engine.llvm.resolve import SENTINEL, IndexValues
-from ptokit.engine.llvm.shared_move import SharedMove
+from ptokit.engine.llvm.shared_move import MOST_OWN, PIECE, SharedMove, _own
 from ptokit.engine.native.jit import IrSource
 from ptokit.isa.dtype import dtype
 from ptokit.isa.layout import Layout
@@ -142,3 +143,16 @@ def test_alignment_is_that_of_all_addresses(form: str) -> None:
             view = MemoryView(pointer, layout, size, align=base)
             offsets = [size * where[i][j] for i in range(64) for j in range(0, 64, count)]
             assert view.alignment(count) == max(size, gcd(base, size * count, *offsets)), (size, base, count)
+
+
+@pytest.mark.parametrize("kind", ["float16", "float32"])
+@pytest.mark.parametrize("shape", [(8, 64), (16, 64), (1, 256), (64, 64), (32, 32), (3, 128), (128, 128), (5, 64)])
+def test_each_lane_copies_every_32nd_piece(shape: tuple[int, int], kind: str) -> None:
+    """Lanes that have as many pieces as each other, and few, know them before they copy the first."""
+    move = Move(shape, Access("dst", Layout.plain(shape[1], 1)), Access("src", Layout.plain(shape[1], 1)))
+    pieces = [at // PIECE for at in range(0, shape[0] * shape[1] * dtype(kind).size, PIECE)]
+    shares = [[piece for piece in pieces if piece % EMULATED.lanes == lane] for lane in range(EMULATED.lanes)]
+    is_even = len({len(share) for share in shares}) == 1 and len(shares[0]) <= MOST_OWN
+    for lane in (0, 1, EMULATED.lanes - 1):
+        writer: Any = SimpleNamespace(code=SimpleNamespace(lane=lane, chip=EMULATED))
+        assert cast("Any", _own)(writer, move, dtype(kind)) == (shares[lane] if is_even else [])

@@ -271,6 +271,17 @@ def test_threads_bring_lanes_together(monkeypatch: pytest.MonkeyPatch) -> None:
         Case(FLOAT32, table, other, lanes, combine=Combine.ADD).check()
 
 
+def test_at_most_half_of_a_hash_table_is_taken() -> None:
+    """A search ends at an entry that is free; the next smaller table would be fuller."""
+    for lanes, joined in product((32, 64, 256, 1024), (1, 2, 3, 4, 8)):
+        entries = grouping.entries_of(lanes, joined)
+        assert entries & (entries - 1) == 0 and entries // 2 < 2 * lanes * joined <= entries
+    for count in (33, 64, 65, 1000, 1 << 20, grouping.MOST_LANES - 1):
+        slots = 1 << grouping.slot_bits(count)
+        assert slots // 2 < 2 * count <= slots
+    assert grouping.slot_bits(1) == grouping.slot_bits(32) == grouping.LEAST_BITS
+
+
 def test_rows_of_one_slot_take_those_behind_it() -> None:
     """Also behind the last one."""
     count, bits = 24, grouping.slot_bits(24)

@@ -335,3 +335,13 @@ def test_boxes_are_apart_if_no_two_of_them_meet() -> None:
                 assert found == (not meet)
             seen.add(found)
     assert seen == {True, False}
+
+
+def test_boxes_whose_numbers_are_too_large_to_tell_apart_may_meet() -> None:
+    """Those of blocks 4 and 5 do, in both dims; the ranges of the groups of dim 0 do not fit 64 bits in dim 1."""
+    far = 1 << 60
+    starts = [0, 20, 40, 60, 80, 80]
+    lows = np.array([(start, 0) for start in starts])
+    highs = np.array([(start + 10, 1) for start in starts])
+    lows[4, 1], highs[4, 1], highs[5, 1] = -far, far, 5
+    assert not _are_boxes_apart([BlockAccess(np.arange(6), lows, highs)])

@@ -13,6 +13,7 @@ pytest.importorskip("llvmlite")
 from ptokit.engine.bag_arguments import RowUpdate
 from ptokit.engine.native.whole import update_calls
 from ptokit.engine.native.whole.update_calls import run
+from ptokit.engine.native.whole.updates import DIGIT
 from ptokit.engine.runnable import Unsupported
 from ptokit.isa.dtype import dtype
 from tests.property.strategies import FUZZ
@@ -108,6 +109,37 @@ def test_a_step_changes_the_rows_that_lanes_name(width: int, weighted: bool, pic
         expected[row] = table[row] - np.float32(0.5) * total
     run([job.update("sgd", table=table.ctypes.data, lr=0.5)], 1)
     assert np.array_equal(table, expected)
+
+
+@pytest.mark.parametrize("capacity", [2, 1 << DIGIT, (1 << DIGIT) + 1, (1 << DIGIT) + 2, (1 << 2 * DIGIT) + 1])
+def test_the_last_row_is_sorted_behind_all_others(capacity: int) -> None:
+    """Keys are sorted by all bits of its number."""
+    job, last = Job(2, 4, False, False, 60), capacity - 1
+    job.indices[:] = np.resize([last, 0, last, 1], len(job.indices))
+    made: list[Any] = []
+
+    def make(_: int, rows: int) -> tuple[int, int]:
+        made[:] = np.full(rows, -9, np.int64), np.zeros((rows, 4), np.float32)
+        return made[0].ctypes.data, made[1].ctypes.data
+
+    run([job.update("store")._replace(capacity=capacity, padding=-1)], 1, make)
+    sums = np.zeros((3, 4), np.float32)
+    names = sorted({0, 1, last})
+    for bag, (low, high) in enumerate(zip(job.bounds[:-1], job.bounds[1:], strict=True)):
+        for lane in range(low, high):
+            sums[names.index(job.indices[lane])] += job.grad[bag]
+    assert made[0].tolist() == names
+    assert np.array_equal(made[1], sums[: len(names)])
+
+
+@pytest.mark.parametrize("seed", [1, 2, 4])
+def test_ranges_are_chosen_by_the_lanes_of_the_job(seed: int) -> None:
+    """Those before its first lane are of others."""
+    job = Job(seed, 4, False, False, 30)
+    assert job.first > 0
+    assert update_calls._lanes(job.update("store")).tolist() == [
+        int(index) % (1 << 8 * job.indices.itemsize) for index in job.indices[job.first :]
+    ]
 
 
 def test_rows_that_are_too_long_are_refused() -> None:
