@@ -950,7 +950,7 @@ def test_resolved_lanes(lane: str, combine: Combine) -> None:
 
 
 @st.composite
-def moves(draw: st.DrawFn) -> tuple[Case, int]:
+def random_moves(draw: st.DrawFn) -> tuple[Case, int]:
     kind = dtype(draw(st.sampled_from(["float32", "bfloat16", "int8", "complex128"])))
     side, capacity = draw(st.sampled_from(Side)), draw(st.integers(1, 40))
     count, width = draw(st.integers(0, 60)), draw(st.sampled_from([1, 2, 4, 7, 16]))
@@ -973,7 +973,7 @@ def moves(draw: st.DrawFn) -> tuple[Case, int]:
 
 
 @fuzz(1)
-@given(moves(), st.sampled_from([0, 512]))
+@given(random_moves(), st.sampled_from([0, 512]))
 def test_random_moves(drawn: tuple[Case, int], brief: int) -> None:
     case, skew = drawn
     with pytest.MonkeyPatch.context() as patch:
