@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,12 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from ptokit.engine.bag_arguments import BagsKind, RowUpdate
+from ptokit.engine.bag_arguments import BagPlaces, BagSizes, BagsKind, RowUpdate, TableBags
 from ptokit.engine.cuda.stage import GPU
 from ptokit.engine.cuda.whole import bag_launches, update_calls
 from ptokit.engine.cuda.whole.update_calls import UpdateKernel
 from ptokit.engine.llvm.row_code import UpdateKind
+from ptokit.engine.native.whole import table_bags
 from ptokit.engine.native.whole import update_calls as native
 from ptokit.engine.runnable import Unsupported
 from ptokit.isa.dtype import dtype
@@ -206,3 +207,71 @@ def test_updates_of_many_tables_are_loops(
         else:
             assert np.array_equal(memory.get(table, updated), updated)
             assert np.array_equal(memory.get(state, squares), squares)
+
+
+# --- Bags of several tables against loops
+
+
+def bags_of(memory: Memory, each: TableLanes, indices: int) -> tuple[TableBags, int, int]:
+    """The bags of a table, and where results and lanes are put; of a sum, no lanes are."""
+    out = memory.put(np.full((BAGS, each.width), np.nan, "f4"))
+    winners = memory.put(np.full((BAGS, each.width), -9, "i4")) if each.mode == "max" else 0
+    weights = memory.put(each.weights) if each.mode == "weights" else 0
+    places = BagPlaces(memory.put(each.table), indices, memory.put(each.bounds), weights, out, winners)
+    combine = Combine.MAX if winners else Combine.ADD
+    index = dtype(each.indices.dtype)
+    kind = BagsKind(dtype("float32"), index, combine, each.width, weights != 0, padded=True, tracked=winners != 0)
+    return TableBags(kind, places, BagSizes(each.rows, BAGS, len(each.indices), PADDING)), out, winners
+
+
+@pytest.mark.parametrize(("engine", "threads"), [("native", 1), ("native", 3), ("emulated GPU", None)])
+@pytest.mark.parametrize("index", ["int32", "int64"])
+def test_bags_of_many_tables_are_loops(
+    engine: str, threads: int | None, index: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, tables = Memory(), tables_of(4, index)
+    monkeypatch.setattr(bag_launches, "current", lambda: memory.device)
+    monkeypatch.setattr(native, "LEAST_SHARED", 1)
+    monkeypatch.setattr(table_bags, "PIECE", 64)
+    indices, run = tables[0].indices, table_bags.run if engine == "native" else bag_launches.run_tables
+    for each in tables:
+        indices[each.bounds[0] : each.bounds[-1]] %= each.rows
+    shared = memory.put(indices)
+    given = [bags_of(memory, each, shared) for each in tables]
+    assert run([each for each, _, _ in given], threads)
+    check_margins()
+    for each, (_, out, winners) in zip(tables, given, strict=True):
+        wanted, lanes = np.zeros((BAGS, each.width), "f4"), np.full((BAGS, each.width), -1, "i4")
+        for bag, (low, high) in enumerate(pairwise(each.bounds)):
+            for lane in range(low, high):
+                row = each.table[indices[lane]]
+                if indices[lane] != PADDING and each.mode == "max":
+                    is_new = (row > wanted[bag]) | (lanes[bag] < 0)
+                    wanted[bag][is_new], lanes[bag][is_new] = row[is_new], lane
+                elif indices[lane] != PADDING:
+                    wanted[bag] += row * (each.weights[lane] if each.mode == "weights" else np.float32(1))
+        assert np.array_equal(memory.get(out, wanted), wanted), each.mode
+        assert not winners or np.array_equal(memory.get(winners, lanes), lanes)
+
+
+@pytest.mark.parametrize("engine", ["native", "emulated GPU"])
+@pytest.mark.parametrize("number", range(len(TABLES)))
+def test_an_index_outside_of_one_of_many_tables_is_noticed(
+    engine: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last row is inside."""
+    memory, tables = Memory(), tables_of(5, "int64")
+    monkeypatch.setattr(bag_launches, "current", lambda: memory.device)
+    indices, run = tables[0].indices, table_bags.run if engine == "native" else bag_launches.run_tables
+    for beyond in (-1, 0):
+        for each in tables:
+            indices[each.bounds[0] : each.bounds[-1]] = each.rows - 1
+        indices[tables[number].bounds[-1] - 1] = tables[number].rows + beyond
+        shared = memory.put(indices)
+        assert run([bags_of(memory, each, shared)[0] for each in tables], None) == (beyond < 0)
+
+
+@pytest.mark.parametrize("name", ["last", "bags", "capacity"])
+def test_numbers_of_more_than_31_bits_are_refused_by_the_native_engine(name: str) -> None:
+    with pytest.raises(Unsupported):
+        native.run([JOB, JOB._replace(**{name: 1 << 31})], 1)

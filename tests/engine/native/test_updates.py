@@ -82,7 +82,7 @@ def test_sums_are_stored_with_ascending_rows(
     monkeypatch.setattr(update_calls, "LEAST_SLICE", 8)
     jobs = [
         Job(10 * seed + k, width, weighted, picked, lanes)
-        for k, (width, lanes) in enumerate([(1, 0), (5, 90), (8, 200)])
+        for k, (width, lanes) in enumerate([(1, 0), (2, 1), (5, 90), (8, 200)])
     ]
     made: dict[int, tuple[Any, Any]] = {}
 
