@@ -12,8 +12,8 @@ from ptokit.isa.dtype import dtype
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.parts import is_joined_inside_a_block, joined_blocks
-from ptokit.isa.policy import TileType
-from ptokit.isa.select import mask_rows, step_bits
+from ptokit.isa.policy import CmpMode, TileType
+from ptokit.isa.select import INVERTED, inverted, mask_rows, step_bits
 from ptokit.isa.tquant import halves
 from tests.loops import over
 
@@ -50,6 +50,29 @@ def test_a_comparison_stores_the_bits_of_whole_steps(name: str, kind: str, cols:
     for target, stored in (("a2a3", step_bits), ("a5", mask_rows)):
         found = stored(call(name, target, dst=mask, **others))
         assert found == (5, up(cols, LANES[target][kind]) // 8, 64), target
+
+
+@pytest.mark.parametrize("mode", CmpMode)
+@pytest.mark.parametrize(("rows", "cols"), [(5, 64), (3, 33), (1, 32), (7, 96)])
+def test_only_ne_inverts_pairs_of_bytes_of_the_mask_as_one_run(mode: CmpMode, rows: int, cols: int) -> None:
+    data, mask = tile("float32", 8, 64, (rows, 20)), tile("uint8", 8, cols, (rows, 3))
+    given = Call(INSTRUCTIONS["tcmp"], {"dst": mask, "src0": data, "src1": data}, (mode,), "a2a3")
+    pairs = [(i, i + 1) for i in range(0, rows * cols - 1, 2)]
+    found = [each.extent(given) for each in inverted(given) if each.extent]
+    assert found == ([(1, 2 * len(pairs), 0)] if mode is CmpMode.NE else [])
+
+
+@over("cols", [1, 31, 32, 33, 64, 200])
+@pytest.mark.parametrize(("kind", "width"), [("uint8", 32), ("uint8", 64), ("uint16", 16), ("uint32", 8)])
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_ne_is_noted_where_bits_of_the_mask_are_not_inverted(rows: int, kind: str, width: int, cols: int) -> None:
+    """Inverted are as many bytes as the rows of the mask have columns, of elements of any size."""
+    data, mask = tile("float32", 8, 256, (rows, cols)), tile(kind, 8, width, (rows, width))
+    bits = [i * width * mask.dtype.size * 8 + j for i in range(rows) for j in range(cols)]
+    inverted_bits = {8 * byte + bit for byte in range(rows * width // 2 * 2) for bit in range(8)}
+    for mode in (CmpMode.NE, CmpMode.EQ):
+        given = Call(INSTRUCTIONS["tcmp"], {"dst": mask, "src0": data, "src1": data}, (mode,), "a2a3")
+        assert INVERTED.holds(given) == (mode is CmpMode.EQ or max(bits) in inverted_bits)
 
 
 @over("second", [1, 7, 8, 9, 40])

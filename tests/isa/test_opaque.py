@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ptokit.isa import opaque as module
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import dtype
 from ptokit.isa.instruction import Call
@@ -169,6 +170,57 @@ def test_a_recorded_call_accesses_the_bytes_that_were_recorded() -> None:
     (step,) = definition.lower(call)
     assert step.shape == (2, 32)
     assert [step.dst.layout.offset(i, j) for i in range(2) for j in (0, 31)] == [0, 31, 64, 95]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "rows", "cols", "pitch"),
+    [
+        ("2x128/256", 2, 32, 64),
+        ("100x128/256", 8, 32, 64),  # as far as the tile reaches
+        ("7x256/256", 7, 64, 64),
+        ("1x2048/2048", 1, 512, 512),
+        ("3x4/8", 3, 1, 2),
+        ("2x130/256", 8, 64, 64),  # no whole elements
+        ("2x128/130", 8, 64, 64),
+        ("1x2052/2052", 8, 64, 64),  # more than the tile
+        ("0x0/0", 8, 64, 64),
+    ],
+)
+def test_a_recorded_call_writes_the_elements_that_were_recorded(
+    recorded: str, rows: int, cols: int, pitch: int
+) -> None:
+    """Of a tile of 2048 bytes, or all of it."""
+    definition = opaque("an_unknown_call", f"w@V[{recorded}]")
+    small = TileSpec(dtype("float32"), TileType.Vec, 8, 64, 8, 64)
+    (step,) = definition.lower(Call(definition, {definition.operands[0].name: small}, (), "a5"))
+    assert step.shape == (rows, cols)
+    assert [step.dst.layout.offset(i, 0) for i in range(rows)] == list(range(0, rows * pitch, pitch))
+
+
+def test_flags_of_a_recorded_call_stand_around_its_work() -> None:
+    definition = opaque("an_unknown_call", "w@S[1x4/4];V-S,MTE2-S,S,S-V,V,V-MTE3")
+    call = Call(definition, {definition.operands[0].name: tile(TileType.Vec)}, (), "a5")
+    handshake = call.route_kernel.handshake
+    assert handshake.before == (("V", "S"), ("MTE2", "S"))
+    assert handshake.between == (("S", "V"),) and handshake.after == (("V", "MTE3"),)
+    assert handshake.body == ("S", "V")
+
+
+@pytest.mark.parametrize(
+    ("extent", "shape"), [("valid", (5, 9)), ("pairs", (5, 5)), ("tile", (8, 64)), ("none", (8, 64))]
+)
+def test_a_call_of_the_table_writes_what_the_witness_saw(
+    extent: str, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A column for each pair that is begun."""
+    monkeypatch.setattr(
+        module, "recorded_effects", lambda: {"a5": {"effects": {"an_unknown_call wr": f"{extent} none"}}}
+    )
+    definition = opaque("an_unknown_call", "wr")
+    part = TileSpec(dtype("float32"), TileType.Vec, 8, 64, 5, 9)
+    names = [param.name for param in definition.operands]
+    (step,) = definition.lower(Call(definition, dict.fromkeys(names, part), (), "a5"))
+    assert step.shape == shape
 
 
 PAGE = Path(__file__).parents[2] / "docs/instructions.md"
