@@ -98,7 +98,7 @@ def test_a_call_that_takes_long_leaves_its_thread_to_signals(
     with on_threads(2):
         pt.gather(table, lanes)
         assert runs == {2: 1}
-        monkeypatch.setattr("ptokit.engine.native.whole.calls.LONG", 0)
+        monkeypatch.setattr("ptokit.engine.native.whole.moves.LONG", 0)
         pt.gather(table, lanes)
         pt.scatter(table, table[lanes], lanes, atomic="max")
         assert runs == {2: 1}
