@@ -42,6 +42,8 @@ class Parameter:
     @property
     def number(self) -> DType | None:
         """The type of a number by name; None for another type, or one that has another name."""
+        if len(self.plain_type) < 2:  # a name of the user's, which NumPy has for a type, too
+            return None
         try:
             return dtype(WHOLE.get(self.plain_type, self.plain_type))
         except TypeError:
