@@ -108,6 +108,7 @@ REFERENCES: dict[str, Callable[..., Array]] = {
     "add_bias": lambda x, bias: x + bias,
     "greater_of": lambda x, y: np.maximum(x, y),
     "transpose": lambda x: x.T,
+    "transposed_double": lambda x: 2 * x.T,
     "lookup": lambda table, ids: table[np.minimum(ids, len(table) - 1)],
     "lookup_no_store_flag": lambda table, ids: table[ids],
     "lookup_unchecked": lambda table, ids: table[ids],

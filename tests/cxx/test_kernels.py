@@ -30,8 +30,8 @@ CASES = launches()
 CLEAN = [case for case in CASES if case.clean]
 FAULTY = [case for case in CASES if not case.clean]
 REPAIRED = [case for case in FAULTY if case.repair]
-OF_ORDER = ("KN-13", "KN-16", "A-45", "MG-SYNC-")
-"""Rules that flags break and repair."""
+OF_ORDER = ("KN-13", "KN-16", "A-45", "A-73", "MG-SYNC-")
+"""Rules that flags and barriers break and repair."""
 FAMILIES = ("elementwise", "rows", "indexed", "cube", "mixed", "control", "cores", "vectors")
 
 

@@ -234,19 +234,24 @@ struct Extents { uint32_t rows = 16, cols; };
 struct Tiling { Extents extents; __gm__ float *in, *bias; float scale{1}; const int fixed = 3; int more[3];
   static int count; bool on() const { return scale > 1; } enum Kind { a, b } kind; int bits : 3; std::string name; };
 struct B { double x; };
+namespace one { struct Twice { int n; }; }
+namespace two { struct Twice { float m; }; }
 struct Hidden { int n; private: int m; };
 struct Made { Made(int n); int n; };
 """
 
 
 def test_a_structure_is_given_by_its_members() -> None:
-    text = STRUCTURES + f"{GLOBAL} void k(float *out, const Tiling &t, Hidden h, Made m, Index i, B b, a c) {{}}\n"
+    text = (
+        STRUCTURES
+        + f"{GLOBAL} void k(float *out, const Tiling &t, Hidden h, Made m, Index i, B b, a c, one::Twice w) {{}}\n"
+    )
     (entry,) = find_entries(text)
     assert [each.name for each in entry.parameters] == [
-        "out", "t.extents.rows", "t.extents.cols", "t.in", "t.bias", "t.scale", "h", "m", "i", "b.x", "c"
+        "out", "t.extents.rows", "t.extents.cols", "t.in", "t.bias", "t.scale", "h", "m", "i", "b.x", "c", "w"
     ]  # fmt: skip
     code = entry.registration(0)
-    assert "Tiling p1{};" in code and "p1.extents.rows = m1;" in code and "k(p0, p1, p2, p3, p4, p5, p6);" in code
+    assert "Tiling p1{};" in code and "p1.extents.rows = m1;" in code and "k(p0, p1, p2, p3, p4, p5, p6, p7);" in code
 
 
 def test_structures_in_structures_are_bounded() -> None:

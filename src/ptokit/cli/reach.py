@@ -42,7 +42,9 @@ class ArrayReach:
 
     def beyond(self, numbers: Mapping[str, int]) -> Finding | None:
         """A note if the last call goes beyond a product of numbers of the launch, which may be the array's extent."""
-        extents = {extent: word for word, extent in _products(numbers, self.use.strides)}
+        extents: dict[int, str] = {}
+        for word, extent in _products(numbers, self.use.strides):
+            extents.setdefault(extent, word)  # the shortest product comes first
         near = [extent for extent in extents if 0 <= self.elements - extent < self.use.block]
         if not near or max(near) == self.elements:
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -61,7 +62,10 @@ class Structures:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._starts = {match[1]: match.end() - 1 for match in re.finditer(r"\bstruct\s+(\w+)\s*\{", text)}
+        starts = [(match[1], match.end() - 1) for match in re.finditer(r"\bstruct\s+(\w+)\s*\{", text)]
+        counts = Counter(name for name, _ in starts)
+        self._starts = {name: start for name, start in starts if counts[name] == 1}
+        """Of those with a name that no other one has, in whatever namespace."""
 
     def members(self, structure: str) -> list[Parameter]:
         """The numbers and pointers in a structure, those of structures in it, too: `shape.rows`. None of one with

@@ -78,17 +78,17 @@ def _spread(call: Call) -> Inside:
 HEADERS: Mapping[str, Inside | Choice] = {
     **dict.fromkeys(("tands", "tors"), Inside(("dst",))),  # TBitwiseSOp.hpp:105
     **dict.fromkeys(("trecip", "tdivs"), _by_type(NONE, Inside(("dst",)))),  # TDivS.hpp:67
-    "txor": Inside(("src0", "src1", TMP)),  # TXor.hpp
-    "txors": Inside((TMP,)),  # TBitwiseSOp.hpp
-    "tpow": Inside(("src0", TMP)),  # TPow.hpp
-    "tpows": Inside(("src", TMP)),
-    "trem": Inside(("src0", "src1", TMP), ends=True),  # TRem.hpp
-    "trems": _by_type(Inside(("src", TMP), ends=True), Inside((TMP,), ends=True)),  # TRemS.hpp
-    **dict.fromkeys(("tsel", "tsels"), Inside((TMP,))),  # TSel.hpp, TSels.hpp
+    "txor": Inside(("src0", "src1", TMP)),  # TXor.hpp:54
+    "txors": Inside((TMP,)),  # TBitwiseSOp.hpp:117, 130: of the first OR
+    "tpow": Inside(("src0", TMP)),  # TPow.hpp:147
+    "tpows": Inside(("src", TMP)),  # TPow.hpp:182
+    "trem": Inside(("src0", "src1", TMP), ends=True),  # TRem.hpp:31, 52, 83
+    "trems": _by_type(Inside(("src", TMP), ends=True), Inside((TMP,), ends=True)),  # TRemS.hpp:25, 46, 76
+    **dict.fromkeys(("tsel", "tsels"), Inside((TMP,))),  # TSel.hpp:52, TSels.hpp:40
     "trowexpand": _spread,
     **dict.fromkeys(("tquant", "tquant_asym"), _quantised),
     "tdequant": Inside(("dst", "src"), ends=True),  # TDequant.hpp:76
-    "tprelu": Inside(("dst", "src0", "src1")),  # TPrelu.hpp
+    "tprelu": Inside(("dst", "src0", "src1")),  # TPrelu.hpp:52
     **dict.fromkeys((f"trowexpand{op}" for op in ("add", "sub", "mul", "div", "max", "min", "expdif")), _by_columns),
     **dict.fromkeys(("trowsum", "trowmax", "trowmin"), _by_type(Inside((TMP,), ends=True), ENDS)),  # TRowSum.hpp:92
     "trowprod": Inside((TMP,), ends=True),  # TRowProd.hpp:55
@@ -97,15 +97,16 @@ HEADERS: Mapping[str, Inside | Choice] = {
     "tgather": Inside(("dst", "idx", TMP)),  # TGather.hpp:65, 82
     **{f"tmrgsort{count}": Inside((*SOURCES[:count], TMP)) for count in (2, 3, 4)},  # TMrgSort.hpp:66
     "ttrans": Inside(("src", TMP)),  # TTrans.hpp:271
-    **dict.fromkeys(
-        (
-            "trowargmax", "trowargmin", "tcolmax", "tcolmin", "tcolprod", "tcolargmax", "tcolargmin", "tfmod", "tfmods",
-            "tsort32", "tpartargmax", "tpartargmin", "tpairreducesum",
-            "tadddeqrelu", "ttri",
-        ),
-        ENDS,
-    ),
-}  # fmt: skip
+    **dict.fromkeys(("trowargmax", "trowargmin"), ENDS),  # TRowReduceIdxOps.hpp:53, 325
+    **dict.fromkeys(("tcolmax", "tcolmin", "tcolprod"), ENDS),  # TColReduceOps.hpp:57, 72
+    **dict.fromkeys(("tcolargmax", "tcolargmin"), ENDS),  # TColReduceIdx.hpp:205
+    **dict.fromkeys(("tfmod", "tfmods"), ENDS),  # TFmod.hpp:33, TFmodS.hpp:34
+    **dict.fromkeys(("tpartargmax", "tpartargmin"), ENDS),  # TPartArgOp.hpp:97
+    "tsort32": ENDS,  # TSort32.hpp:138
+    "tpairreducesum": ENDS,  # TPairReduceSum.hpp:89
+    "tadddeqrelu": ENDS,  # TAddDeqRelu.hpp:80
+    "ttri": ENDS,  # TTri.hpp:66
+}
 """By instruction: the barriers inside, or what they depend on."""
 INSIDE = Table({"a2a3": HEADERS})
 

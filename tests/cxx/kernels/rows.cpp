@@ -486,3 +486,49 @@ extern "C" void launch_column_minimum_wrong_width(float *out, float *x, void *st
 {
     column_minimum_wrong_width<<<1, nullptr, stream>>>(out, x);
 }
+
+// --- Vector instructions that depend on each other ------------------------------------------------------------
+
+/// The second instruction reads what the first one wrote, in another order.
+__global__ AICORE void transposed_double(__gm__ float *out, __gm__ float *x)
+{
+    VecTile<float, 16, 16> a, doubled, turned, tmp;
+    TASSIGN(a, 0x0);
+    TASSIGN(doubled, 0x1000);
+    TASSIGN(turned, 0x2000);
+    TASSIGN(tmp, 0x3000);
+    Matrix<float, 16, 16> xGlobal(x), outGlobal(out);
+    TLOAD(a, xGlobal);
+    Handshake<PIPE_MTE2, PIPE_V>();
+    TMULS(doubled, a, 2.0f);
+    pipe_barrier(PIPE_V);
+    TTRANS(turned, doubled, tmp);
+    Handshake<PIPE_V, PIPE_MTE3>();
+    TSTORE(outGlobal, turned);
+}
+
+extern "C" void launch_transposed_double(float *out, float *x, void *stream)
+{
+    transposed_double<<<1, nullptr, stream>>>(out, x);
+}
+
+__global__ AICORE void transposed_double_no_barrier(__gm__ float *out, __gm__ float *x)
+{
+    VecTile<float, 16, 16> a, doubled, turned, tmp;
+    TASSIGN(a, 0x0);
+    TASSIGN(doubled, 0x1000);
+    TASSIGN(turned, 0x2000);
+    TASSIGN(tmp, 0x3000);
+    Matrix<float, 16, 16> xGlobal(x), outGlobal(out);
+    TLOAD(a, xGlobal);
+    Handshake<PIPE_MTE2, PIPE_V>();
+    TMULS(doubled, a, 2.0f);
+    TTRANS(turned, doubled, tmp);  // fault: it may read before the product is there
+    Handshake<PIPE_V, PIPE_MTE3>();
+    TSTORE(outGlobal, turned);
+}
+
+extern "C" void launch_transposed_double_no_barrier(float *out, float *x, void *stream)
+{
+    transposed_double_no_barrier<<<1, nullptr, stream>>>(out, x);
+}
