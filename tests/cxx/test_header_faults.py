@@ -161,3 +161,37 @@ def test_emitted_cpp_has_no_such_fault(tmp_path: Path) -> None:
         others = {name: 1 for name, what in kernel.parameters.items() if what == "integer"}
         found = pto.check(kernel, **given, **others, grid=1, target="a2a3")
         assert [each for each in found.findings if each.level != "note"] == [], body
+
+
+GATHERS_OF_ROWS = """
+extern "C" __global__ AICORE void pick{number}(__gm__ float* x, __gm__ float* out) {{
+  Tile<TileType::Vec, float, 16, 64> src;
+  Tile<TileType::Vec, float, 8, 64> dst, other;
+  TASSIGN(src, 0);
+  TASSIGN(dst, {dst});
+  TASSIGN(other, {other});
+  using Rows = Shape<1, 1, 1, 8, 64>;
+  GlobalTensor<float, Shape<1, 1, 1, 16, 64>, Stride<1024, 1024, 1024, 64, 1>> all(x);
+  GlobalTensor<float, Rows, Stride<512, 512, 512, 64, 1>> some(x), to(out);
+  TLOAD(src, all);
+  TLOAD(other, some);
+  set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  TGATHER<decltype(dst), decltype(src), MaskPattern::P0101, GatherAxis::GATHER_COL>(dst, src);
+  set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  TSTORE(to, other);
+}}
+"""
+
+
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_a_gather_of_rows_writes_behind_its_destination(tmp_path: Path, target: str) -> None:
+    """It writes a row for each of the source (a2a3/TGather.hpp:125, a5/TGather.hpp:244): over a tile that is there, or
+    over memory that no tile has."""
+    cases = [(0x1000, 0x1800, 1), (0x1800, 0x1000, 0)]
+    texts = (GATHERS_OF_ROWS.format(number=k, dst=dst, other=other) for k, (dst, other, _) in enumerate(cases))
+    for kernel, (_, _, faults) in zip(kernels_of(tmp_path, target, texts), cases, strict=True):
+        arrays = np.ones(1024, "float32"), np.zeros(512, "float32")
+        report = kernel[1](*arrays, target=target, engine="machine")
+        assert len([each for each in report.findings if each.is_fault]) == faults

@@ -336,7 +336,12 @@ class CheckedExecution:
             rows = effect.extent(self.here.call) if effect.extent else whole
             extent = Extent(rows.rows, rows.length // place.shadow.unit, rows.pitch // place.shadow.unit)
             yield MemoryAccess(
-                effect.operand, effect.access, place, extent, tile=tile, is_lost=effect.access != READ and effect.lost
+                effect.operand,
+                effect.access,
+                place,
+                extent.before(place.shadow.size - place.start),
+                tile=tile,
+                is_lost=effect.access != READ and effect.lost,
             )
 
     def _header_accesses(self) -> Iterator[MemoryAccess]:

@@ -40,6 +40,13 @@ class Extent:
             return int(self.listed.max(initial=-1)) + 1
         return (self.rows - 1) * self.pitch + self.length if self.count else 0
 
+    def before(self, end: int) -> Extent:
+        """Those of the bytes before `end`: no tile has others."""
+        if self.end <= end:
+            return self
+        places = self.positions(0).ravel()
+        return Extent(0, 0, 0, places[places < end])
+
     def positions(self, start: int) -> Array:
         """The bytes themselves, in the shape of the result of `get`."""
         if self.listed is not None:
