@@ -195,3 +195,81 @@ def test_a_gather_of_rows_writes_behind_its_destination(tmp_path: Path, target: 
         arrays = np.ones(1024, "float32"), np.zeros(512, "float32")
         report = kernel[1](*arrays, target=target, engine="machine")
         assert len([each for each in report.findings if each.is_fault]) == faults
+
+
+FRACTALS = """
+extern "C" __global__ AICORE void product{number}(__gm__ half* x, __gm__ half* y, __gm__ float* out) {{
+  constexpr int rows = {rows}, depth = {depth};
+  Tile<TileType::Mat, half, 32, 32, BLayout::ColMajor, 32, 32, SLayout::RowMajor, 512> one, two;
+  TASSIGN(one, 0);
+  TASSIGN(two, 0x1000);
+  GlobalTensor<half, Shape<1, 1, 1, rows, depth>, Stride<1024, 1024, 1024, depth, 1>> a(x);
+  GlobalTensor<half, Shape<1, 1, 1, depth, 32>, Stride<1024, 1024, 1024, 32, 1>> b(y);
+  TLOAD(one, a);
+  TLOAD(two, b);
+  set_flag(PIPE_MTE2, PIPE_MTE1, EVENT_ID0);
+  wait_flag(PIPE_MTE2, PIPE_MTE1, EVENT_ID0);
+  TileLeft<half, {left}, 32, rows, depth> left;
+  TileRight<half, 32, 32, depth, 32> right;
+  TASSIGN(left, 0);
+  TASSIGN(right, 0);
+  TMOV(left, one);
+  TMOV(right, two);
+  set_flag(PIPE_MTE1, PIPE_M, EVENT_ID0);
+  wait_flag(PIPE_MTE1, PIPE_M, EVENT_ID0);
+  TileAcc<float, {acc}, 32, rows, 32> sum;
+  TASSIGN(sum, 0);
+  TMATMUL(sum, left, right);
+  set_flag(PIPE_M, PIPE_FIX, EVENT_ID0);
+  wait_flag(PIPE_M, PIPE_FIX, EVENT_ID0);
+  GlobalTensor<float, Shape<1, 1, 1, rows, 32>, Stride<1024, 1024, 1024, 32, 1>> to(out);
+  TSTORE(to, sum);
+}}
+"""
+
+
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_tiles_larger_than_what_is_loaded_and_multiplied_are_notes(tmp_path: Path, target: str) -> None:
+    """Loads into fractals move what the tensor has (tload_common.hpp:269), products take what is valid
+    (a2a3/TMatmul.hpp:157)."""
+    cases = [(32, 32, 32, 32, set[str]()), (27, 20, 32, 32, {"TL-02"}), (16, 32, 32, 16, {"TL-02", "CP-MM-02"})]
+    texts = (
+        FRACTALS.format(number=k, rows=row[0], depth=row[1], left=row[2], acc=row[3]) for k, row in enumerate(cases)
+    )
+    dice = np.random.default_rng(0)
+    for kernel, (rows, depth, _, _, notes) in zip(kernels_of(tmp_path, target, texts), cases, strict=True):
+        x, y = (dice.integers(-4, 5, shape).astype("float16") for shape in ((rows, depth), (depth, 32)))
+        out = np.zeros((rows, 32), "float32")
+        report = kernel[1](x, y, out, target=target, engine="machine")
+        assert {each.level for each in report.findings} <= {"note"}
+        assert {each.rule for each in report.findings} == notes
+        np.testing.assert_array_equal(out, x.astype("float32") @ y.astype("float32"))
+
+
+EMPTY = """
+extern "C" __global__ AICORE void part(__gm__ float* x, __gm__ float* out) {
+  Tile<TileType::Vec, float, 8, 64, BLayout::RowMajor, -1, -1> one(0, 64), two(8, 64), most(8, 64);
+  TASSIGN(one, 0);
+  TASSIGN(two, 0x1000);
+  TASSIGN(most, 0x2000);
+  GlobalTensor<float, Shape<1, 1, 1, 0, 64>, Stride<512, 512, 512, 64, 1>> none(x);
+  GlobalTensor<float, Shape<1, 1, 1, 8, 64>, Stride<512, 512, 512, 64, 1>> all(x), to(out);
+  TLOAD(one, none);
+  TLOAD(two, all);
+  set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  TPARTMAX(most, one, two);
+  set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  TSTORE(to, most);
+}
+"""
+
+
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_an_empty_tensor_stays_empty_and_is_a_note(tmp_path: Path, target: str) -> None:
+    (kernel,) = kernels_of(tmp_path, target, [EMPTY])
+    x, out = np.arange(512, dtype="float32"), np.zeros(512, "float32")
+    report = kernel[1](x, out, target=target, engine="machine")
+    assert [(each.level, each.rule) for each in report.findings] == [("note", "A-55")]
+    np.testing.assert_array_equal(out, x)
