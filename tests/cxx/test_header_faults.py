@@ -273,3 +273,33 @@ def test_an_empty_tensor_stays_empty_and_is_a_note(tmp_path: Path, target: str) 
     report = kernel[1](x, out, target=target, engine="machine")
     assert [(each.level, each.rule) for each in report.findings] == [("note", "A-55")]
     np.testing.assert_array_equal(out, x)
+
+
+VIEWS = """
+extern "C" __global__ AICORE void patch{number}(__gm__ int8_t* x, __gm__ int8_t* out) {{
+  Tile<TileType::Vec, int8_t, 8, 32> all;
+  Tile<TileType::Vec, uint8_t, 1, 32> row;
+  TASSIGN(all, 0x100);
+  {view};
+  GlobalTensor<int8_t, Shape<1, 1, 1, 8, 32>, Stride<256, 256, 256, 32, 1>> from(x), to(out);
+  TLOAD(all, from);
+  set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  TEXPANDS(row, (uint8_t)7);
+  set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  TSTORE(to, all);
+}}
+"""
+
+
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_a_view_of_another_type_is_written_for_its_tile(tmp_path: Path, target: str) -> None:
+    """TSUBVIEW says that the bytes are those of the tile; an address alone does not (A-38)."""
+    cases = [("TSUBVIEW(row, all, 0, 0)", []), ("TASSIGN(row, 0x100)", ["A-38"])]
+    texts = (VIEWS.format(number=k, view=view) for k, (view, _) in enumerate(cases))
+    for kernel, (view, rules) in zip(kernels_of(tmp_path, target, texts), cases, strict=True):
+        x, out = np.arange(256, dtype="uint8").view("int8"), np.zeros(256, "int8")
+        report = kernel[1](x, out, target=target, engine="machine")
+        assert [each.rule for each in report.findings if each.is_fault] == rules, view
+        np.testing.assert_array_equal(out, [7] * 32 + x[32:].tolist())

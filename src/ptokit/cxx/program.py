@@ -177,11 +177,20 @@ class _Shapes:
         self.where = lru_cache(maxsize=None)(self._where)
         self.placed: dict[tuple[TileSlot, int], int] = {}
         """The sites that gave tiles of a type an address."""
+        self.families: dict[tuple[TileSlot, int], int] = {}
+        """By the type and the address of a tile that is a view of another one, and of that one: a number of both."""
         for call in self.calls.values():
-            tile = call.operands[0] if call.operands else None
-            if call.name == "tassign" and isinstance(tile, RecordedTile) and tile.address is not None:
-                with suppress(Unexpressible):
-                    self.placed.setdefault((tile_slot(tile)[0], tile.address), call.site)
+            if call.name != "tassign":
+                continue
+            with suppress(Unexpressible):
+                first, *others = (
+                    (tile_slot(tile)[0], tile.address)
+                    for tile in call.operands
+                    if isinstance(tile, RecordedTile) and tile.address is not None
+                )
+                self.placed.setdefault(first, call.site)
+                for other in others:
+                    self.families[first] = self.families.setdefault(other, -1 - len(self.families))
 
     def _where(self, site: int) -> Where | None:
         return where_of(self.recording.sites[site], self.kernel)
@@ -522,7 +531,9 @@ class _Builder:
         return ir.TileUse(name, (rows, cols))
 
     def _family(self, slot: TileSlot, address: Expr) -> int | None:
-        """The home of a tile, if it has one."""
+        """The home of a tile, if it has one, or what it has in common with the views of it."""
+        if isinstance(address, int) and (slot, address) in self.shapes.families:
+            return self.shapes.families[slot, address]
         starts = [at for (_, memory), at in self.shapes.homes.items() if TileType.parse(memory) is slot.spec.loc]
         return max(at for at in starts if at <= address) if starts and isinstance(address, int) else None
 

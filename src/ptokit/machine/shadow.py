@@ -379,9 +379,8 @@ class Shadow:
         state = np.zeros(0, np.uint8) if self.written is None else where.get(self.written, start)
         return where.positions(start)[state == UNDEFINED]
 
-    def reason(self, where: Extent, start: int) -> str:
+    def reason(self, start: int, end: int) -> str:
         """Why units of this range were made undefined last; empty if nothing did it."""
-        end = start + where.end
         return next((why for (low, high), why in reversed(self.reasons.items()) if low < end and start < high), "")
 
     def is_filled(self, where: Extent, start: int) -> bool:
