@@ -19,10 +19,8 @@ from ptokit.lang.arrays import within, writing
 from ptokit.lang.faults import public
 from ptokit.lang.launch import check_threads, refuse_inside
 from ptokit.ops.array_call import (
-    GATHER,
     GATHER_ALONG,
     GATHER_ND,
-    SCATTER,
     SCATTER_ALONG,
     SCATTER_ND,
     ArrayCall,
@@ -64,21 +62,7 @@ By = tuple[str, int | None]
 """The engine of a call, and its threads."""
 
 
-def gather_form(
-    table: object, indices: object, coalesce: object, oob: object, out: object, axis: object, mode: object, by: By
-) -> Any:
-    """`pto.gather` with all of its forms."""
-    return gather_selected(GATHER, table, indices, partial(_select, coalesce, axis), oob, mode, out, by)
-
-
-def scatter_form(
-    table: object, src: object, indices: object, coalesce: object, axis: object, policies: tuple[Any, ...], by: By
-) -> None:
-    """`pto.scatter` with all of its forms."""
-    scatter_selected(SCATTER, table, src, indices, partial(_select, coalesce, axis), policies, by)
-
-
-def _select(
+def select(
     coalesce: object, axis: object, call: ArrayCall, lanes: Array, table: Array, policy: OutsidePolicy
 ) -> Selection:
     """Entries along an axis."""
