@@ -215,7 +215,7 @@ def gather_along(
     The other arguments are those of `gather`. ONNX GatherElements and `torch.gather` have these shapes.
     """
     _begin(GATHER_ALONG, threads)
-    return gather_selected(GATHER_ALONG, table, indices, partial(_along, axis), oob, mode, out, (engine, threads))
+    return gather_selected(GATHER_ALONG, table, indices, partial(along, axis), oob, mode, out, (engine, threads))
 
 
 @public
@@ -242,7 +242,7 @@ def scatter_along(
     """
     _begin(SCATTER_ALONG, threads)
     policies = (oob, atomic, conflict, accumulate, mode, reduce, include_self)
-    scatter_selected(SCATTER_ALONG, table, src, indices, partial(_along, axis), policies, (engine, threads))
+    scatter_selected(SCATTER_ALONG, table, src, indices, partial(along, axis), policies, (engine, threads))
     return table
 
 
@@ -266,7 +266,7 @@ def gather_nd(
     """
     _begin(GATHER_ND, threads)
     return gather_selected(
-        GATHER_ND, table, indices, partial(_coordinates, batch_dims), oob, mode, out, (engine, threads)
+        GATHER_ND, table, indices, partial(coordinates, batch_dims), oob, mode, out, (engine, threads)
     )
 
 
@@ -294,7 +294,7 @@ def scatter_nd(
     """
     _begin(SCATTER_ND, threads)
     policies = (oob, atomic, conflict, accumulate, mode, reduce, include_self)
-    scatter_selected(SCATTER_ND, table, src, indices, partial(_coordinates, batch_dims), policies, (engine, threads))
+    scatter_selected(SCATTER_ND, table, src, indices, partial(coordinates, batch_dims), policies, (engine, threads))
     return table
 
 
@@ -304,7 +304,8 @@ def _begin(call: ArrayCall, threads: int | None) -> None:
         check_threads(threads)
 
 
-def _along(axis: object, call: ArrayCall, lanes: Array, table: Array, policy: OutsidePolicy) -> Selection:
+def along(axis: object, call: ArrayCall, lanes: Array, table: Array, policy: OutsidePolicy) -> Selection:
+    """Elements along an axis, at their own positions otherwise."""
     if not table.ndim or lanes.ndim != table.ndim:
         message = f"indices have as many dims as the table, at least one; found {lanes.ndim} and {table.ndim}"
         raise call.refused(call.same_shape, message, "reshape the indices", "indices", "H-09")
@@ -315,7 +316,8 @@ def _along(axis: object, call: ArrayCall, lanes: Array, table: Array, policy: Ou
     return along_elements(call, lanes, at, table, policy)
 
 
-def _coordinates(batch: object, call: ArrayCall, lanes: Array, table: Array, policy: OutsidePolicy) -> Selection:
+def coordinates(batch: object, call: ArrayCall, lanes: Array, table: Array, policy: OutsidePolicy) -> Selection:
+    """Entries at coordinates."""
     try:
         count = index(batch)  # type: ignore[arg-type]
     except TypeError:
