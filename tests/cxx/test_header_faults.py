@@ -303,3 +303,40 @@ def test_a_view_of_another_type_is_written_for_its_tile(tmp_path: Path, target: 
         report = kernel[1](x, out, target=target, engine="machine")
         assert [each.rule for each in report.findings if each.is_fault] == rules, view
         np.testing.assert_array_equal(out, [7] * 32 + x[32:].tolist())
+
+
+SCATTERS = """
+template <typename T>
+__global__ AICORE void scatter(__gm__ T* out, __gm__ T* x, __gm__ int32_t* at) {
+  Tile<TileType::Vec, int32_t, 2560, 8> where;
+  Tile<TileType::Vec, T, 2560, 8> data;
+  TASSIGN(where, 0);
+  TASSIGN(data, 2560 * 8 * 4);
+  GlobalTensor<T, Shape<1, 1, 1, 2560, 8>, Stride<1, 1, 1, 8, 1>> all(x);
+  GlobalTensor<int32_t, Shape<1, 1, 1, 2560, 8>, Stride<1, 1, 1, 8, 1>> places(at);
+  GlobalTensor<T, Shape<1, 1, 1, 1, 20480>, Stride<1, 1, 1, 20480, 1>> to(out);
+  TLOAD(where, places);
+  TLOAD(data, all);
+  set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  MSCATTER<Coalesce::Elem, ScatterAtomicOp::None, ScatterOOB::Undefined>(to, data, where);
+}
+
+void launch_asking(float* out, float* x, int32_t* at, void* stream) {
+  scatter<float><<<1, (uint32_t)(2560 * 64), stream>>>(out, x, at);
+}
+
+void launch_plainly(float* out, float* x, int32_t* at, void* stream) {
+  scatter<float><<<1, nullptr, stream>>>(out, x, at);
+}
+"""
+
+
+def test_a_launch_asks_for_dynamic_memory(tmp_path: Path) -> None:
+    """The second argument of a launch is dynUBufSize (MSCATTER.md, lines 511 to 521)."""
+    arrays = np.zeros(20480, "float32"), np.ones(20480, "float32"), np.arange(20480, dtype="int32")
+    for kernel, rules in zip(kernels_of(tmp_path, "a5", [SCATTERS]), ([], ["MG-BUDG-09"]), strict=True):
+        checked = pto.check(kernel, *arrays, target="a5")
+        report = kernel[1](*arrays, target="a5", engine="machine")
+        for found in (checked.findings, report.findings):
+            assert [each.rule for each in found if each.is_fault] == rules, kernel.name
