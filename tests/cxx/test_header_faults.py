@@ -340,3 +340,30 @@ def test_a_launch_asks_for_dynamic_memory(tmp_path: Path) -> None:
         report = kernel[1](*arrays, target="a5", engine="machine")
         for found in (checked.findings, report.findings):
             assert [each.rule for each in found if each.is_fault] == rules, kernel.name
+
+
+SCALES = """
+extern "C" __global__ AICORE void scales(__gm__ uint8_t* x, __gm__ uint8_t* out) {
+  Tile<TileType::Vec, uint8_t, 1, 64, BLayout::RowMajor, -1, -1> plain(1, 64), work(1, 64), stored(1, 64);
+  Tile<TileType::Vec, uint8_t, 32, 2, BLayout::RowMajor, -1, -1, SLayout::RowMajor, 32> boxes(31, 2);
+  TASSIGN(plain, 0);
+  TASSIGN(work, 0x100);
+  TASSIGN(boxes, 0x200);
+  TASSIGN(stored, 0x200);
+  GlobalTensor<uint8_t, Shape<1, 1, 1, 1, 64>, Stride<64, 64, 64, 64, 1>> from(x), to(out);
+  TLOAD(plain, from);
+  set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  TMOV(boxes, plain, work);
+  set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  TSTORE(to, stored);
+}
+"""
+
+
+def test_scales_are_moved_in_whole_boxes(tmp_path: Path) -> None:
+    """The last box of 16 rows is written whole (a5/TMov.hpp:329)."""
+    (kernel,) = kernels_of(tmp_path, "a5", [SCALES])
+    report = kernel[1](np.ones(64, "uint8"), np.zeros(64, "uint8"), target="a5", engine="machine")
+    assert not [each for each in report.findings if each.is_fault]
