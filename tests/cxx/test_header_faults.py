@@ -231,7 +231,7 @@ extern "C" __global__ AICORE void product{number}(__gm__ half* x, __gm__ half* y
 @pytest.mark.parametrize("target", ["a2a3", "a5"])
 def test_tiles_larger_than_what_is_loaded_and_multiplied_are_notes(tmp_path: Path, target: str) -> None:
     """Loads into fractals move what the tensor has (tload_common.hpp:269), products take what is valid
-    (a2a3/TMatmul.hpp:157)."""
+    (a2a3/TMatmul.hpp:160)."""
     cases = [(32, 32, 32, 32, set[str]()), (27, 20, 32, 32, {"TL-02"}), (16, 32, 32, 16, {"TL-02", "CP-MM-02"})]
     texts = (
         FRACTALS.format(number=k, rows=row[0], depth=row[1], left=row[2], acc=row[3]) for k, row in enumerate(cases)
