@@ -367,3 +367,60 @@ def test_scales_are_moved_in_whole_boxes(tmp_path: Path) -> None:
     (kernel,) = kernels_of(tmp_path, "a5", [SCALES])
     report = kernel[1](np.ones(64, "uint8"), np.zeros(64, "uint8"), target="a5", engine="machine")
     assert not [each for each in report.findings if each.is_fault]
+
+
+UNMODELLED = {
+    "a2a3": ("Tile<TileType::Vec, half, 1, 64> from;\n  Tile<TileType::Vec, int4b_t, 1, 64> to;",
+             "TCVT(to, from, RoundMode::CAST_RINT);"),
+    "a5": ("Tile<TileType::Vec, int64_t, 1, 32> from, to;\n  Tile<TileType::Vec, uint32_t, 1, 32> at;\n"
+           "  TASSIGN(at, 0x800);\n  TEXPANDS(at, 0u);", "TSCATTER(to, from, at);"),
+}  # fmt: skip
+TAKEN = """
+extern "C" __global__ AICORE void taken(__gm__ uint8_t* x) {{
+  {tiles}
+  TASSIGN(from, 0);
+  TASSIGN(to, 0x400);
+  GlobalTensor<typename decltype(from)::DType, Shape<1, 1, 1, 1, decltype(from)::Cols>, Stride<1, 1, 1, 64, 1>> all(
+    (__gm__ typename decltype(from)::DType*)x);
+  TLOAD(from, all);
+  set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  {call}
+}}
+"""
+
+
+@pytest.mark.parametrize("target", UNMODELLED)
+def test_types_that_headers_take_are_not_modelled_and_no_fault(tmp_path: Path, target: str) -> None:
+    """Conversions to four bits (a2a3/TCvt.hpp:595), scatters of 8-byte elements (a5/TScatter.hpp:87)."""
+    tiles, call = UNMODELLED[target]
+    (kernel,) = kernels_of(tmp_path, target, [TAKEN.format(tiles=tiles, call=call)])
+    found = pto.check(kernel, np.zeros(512, "uint8"), grid=1, target=target).findings
+    assert {each.level for each in found} == {"unmodelled"}
+
+
+FOUR_BITS = """
+extern "C" __global__ AICORE void widen(__gm__ uint8_t* x, __gm__ half* out) {
+  Tile<TileType::Vec, uint8_t, 1, 64> bytes;
+  Tile<TileType::Vec, int4b_t, 1, 128> from;
+  Tile<TileType::Vec, half, 1, 128> to;
+  TASSIGN(bytes, 0);
+  TRESHAPE(from, bytes);
+  TASSIGN(to, 0x400);
+  GlobalTensor<uint8_t, Shape<1, 1, 1, 1, 64>, Stride<64, 64, 64, 64, 1>> all(x);
+  GlobalTensor<half, Shape<1, 1, 1, 1, 128>, Stride<128, 128, 128, 128, 1>> result(out);
+  TLOAD(bytes, all);
+  set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  TCVT(to, from, RoundMode::CAST_NONE);
+  set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  TSTORE(result, to);
+}
+"""
+
+
+def test_two_elements_of_four_bits_are_a_byte_in_ub(tmp_path: Path) -> None:
+    (kernel,) = kernels_of(tmp_path, "a2a3", [FOUR_BITS])
+    report = kernel[1](np.zeros(64, "uint8"), np.zeros(128, "float16"), target="a2a3", engine="machine")
+    assert {each.level for each in report.findings} <= {"unmodelled", "note"}
