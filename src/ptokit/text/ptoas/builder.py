@@ -10,8 +10,20 @@ from ptokit.isa.operand import TileSpec
 from ptokit.text.errors import choices, guess
 from ptokit.text.limits import MAX_DEPTH
 from ptokit.text.numbers import PREDICATES
-from ptokit.text.ptoas import shapes
 from ptokit.text.ptoas.scope import PENDING, KernelScope, OpenBody
+from ptokit.text.ptoas.shapes import (
+    ARITY,
+    BLOCKS,
+    DEFAULT_TYPES,
+    KEYWORDS,
+    STATIC,
+    SYNTAX,
+    Syntax,
+    first_tile,
+    moves_memory,
+    opcode,
+    renamed,
+)
 from ptokit.text.ptoas.statement import WORDLIKE, Draft, RawItem, TypeAt
 from ptokit.text.ptoas.types import Placeholder
 from ptokit.text.spelling import EVENTS, PIPES, instruction_of, modes, result_type
@@ -31,11 +43,11 @@ class Builder(KernelScope):
     def build(self, draft: Draft) -> Operation:
         """The operation of a statement, appended to the current body."""
         name, attributes = self._opcode(draft)
-        if name in shapes.BLOCKS:
+        if name in BLOCKS:
             return self._block(draft, name, attributes)
         is_grouped = bool(draft.groups) and row_of_op(name) is not None
-        if (name in shapes.STATIC or name in shapes.SYNTAX) and not is_grouped:
-            return self._shaped(draft, shapes.STATIC.get(name, name), attributes)
+        if (name in STATIC or name in SYNTAX) and not is_grouped:
+            return self._shaped(draft, STATIC.get(name, name), attributes)
         if name.startswith("arith."):
             return self._arithmetic(draft, name, attributes)
         instruction = instruction_of(name)
@@ -47,13 +59,13 @@ class Builder(KernelScope):
         """The name of an operation, and its attributes: those of suffixes, and explicit ones."""
         if len(draft.opcode) > LONGEST:
             self.fail(f"an opcode of {len(draft.opcode)} characters", draft.start)
-        name, implied, problem, rest = shapes.opcode(draft.opcode)
+        name, implied, problem, rest = opcode(draft.opcode)
         if problem:
             self.fail(problem, draft.start + len(draft.opcode) - rest)
         attributes: dict[str, Any] = dict(implied)
-        clauses = {} if name in shapes.SYNTAX else _words(draft)
+        clauses = {} if name in SYNTAX else _words(draft)
         for short, written in (*draft.attributes.items(), *clauses.items()):
-            key, value = shapes.renamed(name, short, written)
+            key, value = renamed(name, short, written)
             at = draft.places[key] = draft.places[short]
             if key in attributes:
                 self.fail(f"`{key}` is given twice, by a suffix or by an attribute", at)
@@ -63,7 +75,7 @@ class Builder(KernelScope):
     # --- Operations that are not instructions -----------------------------------------------------------------------
 
     def _shaped(self, draft: Draft, name: str, attributes: dict[str, Any]) -> Operation:
-        shape = shapes.SYNTAX[name]
+        shape = SYNTAX[name]
         self._expect_results(draft, name, shape.results)
         if shape.words:
             return self._worded(draft, name, shape, attributes)
@@ -90,7 +102,7 @@ class Builder(KernelScope):
         kind = self._shaped_result(name, shape, parts)
         return self.emit(name, parts, self._results(draft, [kind] if kind is not None else None), attributes)
 
-    def _keyed(self, draft: Draft, name: str, shape: shapes.Syntax) -> dict[str, tuple[Value, ...]]:
+    def _keyed(self, draft: Draft, name: str, shape: Syntax) -> dict[str, tuple[Value, ...]]:
         known = (*shape.lists, *shape.keyed)
         for key, items in draft.keyed.items():
             if key not in known:
@@ -100,12 +112,12 @@ class Builder(KernelScope):
             if key not in draft.keyed:
                 self.fail(f"{name} needs `{key} = [...]`", draft.start)
         return {
-            key: tuple(self.value(item, None, shapes.DEFAULT_TYPES.get(key, "index")) for item in draft.keyed[key])
+            key: tuple(self.value(item, None, DEFAULT_TYPES.get(key, "index")) for item in draft.keyed[key])
             for key in known
             if key in draft.keyed
         }
 
-    def _shaped_result(self, name: str, shape: shapes.Syntax, parts: dict[str, tuple[Value, ...]]) -> Type | None:
+    def _shaped_result(self, name: str, shape: Syntax, parts: dict[str, tuple[Value, ...]]) -> Type | None:
         """The type of a result without an explicit type."""
         if shape.result:
             return shape.result
@@ -120,7 +132,7 @@ class Builder(KernelScope):
             return Tensor(self.extents.known(parts["sizes"]), source.dtype)
         return None
 
-    def _worded(self, draft: Draft, name: str, shape: shapes.Syntax, attributes: dict[str, Any]) -> Operation:
+    def _worded(self, draft: Draft, name: str, shape: Syntax, attributes: dict[str, Any]) -> Operation:
         """`set_flag[PIPE_MTE2, PIPE_V, EVENT_ID0]`, with or without brackets; the event may be a value."""
         items = draft.operands
         self._keyed(draft, name, shape)
@@ -138,7 +150,7 @@ class Builder(KernelScope):
         return self.emit(name, parts, (), attributes)
 
     def _keyword(self, key: str, item: RawItem) -> str:
-        known = shapes.KEYWORDS.get(key, ())
+        known = KEYWORDS.get(key, ())
         word = f"EVENT_ID{item.text}" if item.kind == "number" and known is EVENTS else item.text
         if item.kind not in WORDLIKE and word == item.text:
             self.fail(f"expected a word for {key}, found `{item.text}`", item.start)
@@ -155,14 +167,14 @@ class Builder(KernelScope):
         if name == "arith.constant":
             return self._arith_constant(draft)
         self._expect_results(draft, name, (1,))
-        self._keyed(draft, name, shapes.Syntax())
+        self._keyed(draft, name, Syntax())
         items, result = draft.operands, ""
         if name == "arith.cmpi":
             word, *items = items or [RawItem("bare", "", draft.start)]
             if word.text not in PREDICATES:
                 self.tokens.fail_word(f"unknown comparison `{word.text}`", word.text, PREDICATES, word.start)
             attributes["predicate"], result = word.text, "i1"
-        if len(items) != (arity := shapes.ARITY.get(name, len(items))):
+        if len(items) != (arity := ARITY.get(name, len(items))):
             self.fail(f"{name} takes {arity} operands, found {len(items)}", draft.start)
         written = draft.types[0] if draft.types else None
         is_choice = name == "arith.select"
@@ -219,7 +231,7 @@ class Builder(KernelScope):
         if instruction is None or draft.groups or draft.results:
             ins = self.values(items, types, spread=True)
             outs = self.values(draft.outs or [], draft.out_types, spread=True, declare=1)
-        elif shapes.moves_memory(instruction):
+        elif moves_memory(instruction):
             is_bare = not attributes.keys() >= set(modes(instruction))
             outs, ins = self._moved(instruction, items, types, is_bare=is_bare)
         elif items:
@@ -233,7 +245,7 @@ class Builder(KernelScope):
         elif instruction is not None:
             for written_type, value in zip(draft.result_types or (), outs, strict=False):
                 self.agree(value, written_type)
-        tile = shapes.first_tile(*results, *outs, *ins)
+        tile = first_tile(*results, *outs, *ins)
         parts = {"ins": self._blocks(draft, name, ins, tile), "outs": self._blocks(draft, name, outs, tile)}
         parts |= {key: tuple(self.value(item, None) for item in items) for key, items in draft.keyed.items()}
         if instruction is None:

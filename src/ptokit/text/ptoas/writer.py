@@ -12,7 +12,19 @@ from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import TileSpec
 from ptokit.text.errors import TextError
 from ptokit.text.numbers import predicate_word
-from ptokit.text.ptoas import shapes
+from ptokit.text.ptoas.shapes import (
+    BLOCKS,
+    DEFAULT_TYPES,
+    SHORT,
+    STATIC,
+    SYNTAX,
+    KnownExtents,
+    Syntax,
+    defaults,
+    first_tile,
+    moves_memory,
+    suffixes,
+)
 from ptokit.text.ptoas.types import attributes_text, constant_text, type_text, value_text
 from ptokit.text.spelling import FORM, default_of, instruction_of, modes
 from ptokit.text.tree import Body, Function, Operation, Tensor, Unit, Value, walk
@@ -106,7 +118,7 @@ class _FunctionWriter:
             self._line(indent, self._text(operation), operation)
 
     def _with_bodies(self, operation: Operation, indent: str) -> None:
-        if operation.name not in shapes.BLOCKS:
+        if operation.name not in BLOCKS:
             raise _problem(operation, f"`{operation.name}` with a body has no spelling")
         first, *more = operation.bodies
         results = ", ".join(map(self._define, operation.results))
@@ -175,8 +187,8 @@ class _FunctionWriter:
             (result,) = operation.results
             number = constant_text(attributes["value"], result.type)
             return f".const {self._define(result)} = {number} : {type_text(result.type)}"
-        opcode, instruction = shapes.STATIC.get(name, name), instruction_of(name)
-        shape = shapes.SYNTAX.get(opcode)
+        opcode, instruction = STATIC.get(name, name), instruction_of(name)
+        shape = SYNTAX.get(opcode)
         if shape is not None and not operation.outs:
             operands, signature = self._shaped(operation, shape, attributes)
         elif name.startswith("arith."):
@@ -187,7 +199,7 @@ class _FunctionWriter:
             values = operation.ins + operation.outs if block_last else operation.outs + operation.ins
             operands, signature = f" {self._listed(values)}", self._signature(values, operation.results)
         else:
-            opcode = shapes.SHORT.get(name, name)
+            opcode = SHORT.get(name, name)
             operands, signature = self._general(operation, attributes)
         results = ", ".join(map(self._define, operation.results))
         return f"{results and f'{results} = '}{opcode}{operands}{_dictionary(attributes)}{signature}"
@@ -195,7 +207,7 @@ class _FunctionWriter:
     def _listed(self, values: Iterable[Value]) -> str:
         return ", ".join(map(self._use, values))
 
-    def _shaped(self, operation: Operation, shape: shapes.Syntax, attributes: dict[str, Any]) -> tuple[str, str]:
+    def _shaped(self, operation: Operation, shape: Syntax, attributes: dict[str, Any]) -> tuple[str, str]:
         """The operands and the types of an operation in the table. Attributes among the operands are removed."""
         if shape.words:
             words = [self._word(operation, attributes, key) for key in shape.words]
@@ -266,7 +278,7 @@ class _FunctionWriter:
 
 def _inlined(body: Body) -> tuple[dict[Value, str], dict[Value, tuple[Value, tuple[Value, ...]]]]:
     """Numbers and blocks that are printed at their use: the text of a number; the view and indices of a block."""
-    extents = shapes.KnownExtents()
+    extents = KnownExtents()
     literals: dict[Value, str] = {}
     blocks: dict[Value, tuple[Value, tuple[Value, ...]]] = {}
     candidates: dict[Value, Operation] = {}
@@ -278,7 +290,7 @@ def _inlined(body: Body) -> tuple[dict[Value, str], dict[Value, tuple[Value, tup
             literals[result] = constant_text(operation.attributes["value"], result.type)
         elif result is not None and not result.name and operation.name == "partition_view":
             candidates[result] = operation
-        elif instruction_of(operation.name) is not None or operation.name not in shapes.SYNTAX:
+        elif instruction_of(operation.name) is not None or operation.name not in SYNTAX:
             for value in (*operation.ins, *operation.outs):
                 if value in candidates and _is_block(candidates[value], operation, extents):
                     made = candidates[value]
@@ -296,24 +308,24 @@ def _inlined(body: Body) -> tuple[dict[Value, str], dict[Value, tuple[Value, tup
 
 def _must_have_names(operation: Operation) -> set[Value]:
     """Operands that need a name: a literal would be read with another type."""
-    if operation.name == "scf.if" or operation.name in shapes.STATIC:
+    if operation.name == "scf.if" or operation.name in STATIC:
         return {value for values in operation.parts.values() for value in values}
     found = set[Value](operation.ins[:1] if operation.name == "arith.select" else ())
-    shape = shapes.SYNTAX.get(operation.name, shapes.Syntax(("ins", "outs")))
+    shape = SYNTAX.get(operation.name, Syntax(("ins", "outs")))
     for part, values in operation.parts.items():
         if operation.name == "scf.for" or shape.only_result or part not in shape.operands:
-            found |= {value for value in values if value.type != shapes.DEFAULT_TYPES.get(part, "index")}
+            found |= {value for value in values if value.type != DEFAULT_TYPES.get(part, "index")}
     return found
 
 
-def _is_block(made: Operation, user: Operation, extents: shapes.KnownExtents) -> bool:
+def _is_block(made: Operation, user: Operation, extents: KnownExtents) -> bool:
     """Whether the view with indices reads back as this block, at this use."""
     view, result = made.part("view")[0].type, made.results[0].type
     instruction = instruction_of(user.name)
     takes_table = instruction is not None and instruction.takes_table
     if takes_table or not isinstance(view, Tensor) or not isinstance(result, Tensor):
         return False
-    tile = shapes.first_tile(*user.results, *user.outs, *user.ins)
+    tile = first_tile(*user.results, *user.outs, *user.ins)
     offsets, sizes = made.part("offsets"), made.part("sizes")
     if extents.block(view, tile) != tuple(map(extents.plain, sizes)) or len(offsets) != len(view.dims):
         return False
@@ -343,7 +355,7 @@ def _has_one_destination(operation: Operation, instruction: Instruction) -> bool
     """Whether an instruction has the operands of its plain spelling."""
     if set(operation.parts) - {"ins", "outs"} or len(operation.outs) + len(operation.results) != 1:
         return False
-    return not shapes.moves_memory(instruction) or _is_one_memory(operation, instruction)
+    return not moves_memory(instruction) or _is_one_memory(operation, instruction)
 
 
 def _is_one_memory(operation: Operation, instruction: Instruction) -> bool:
@@ -361,7 +373,7 @@ def _is_one_memory(operation: Operation, instruction: Instruction) -> bool:
 
 def _take_suffixes(operation: Operation, instruction: Instruction, attributes: dict[str, Any]) -> str:
     """The opcode with its suffixes. Their attributes are removed."""
-    known, implied = shapes.suffixes().get(operation.name, {}), shapes.defaults(instruction)
+    known, implied = suffixes().get(operation.name, {}), defaults(instruction)
     missing = set(modes(instruction)) - attributes.keys()
     for modifier, text in instruction.attributes:
         if text.key in missing:  # the shapes of the operands may determine it (A-25)
