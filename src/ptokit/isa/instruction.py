@@ -718,9 +718,15 @@ class Instruction:
         """The operand whose element type a number has."""
         return param.typed_as or self.operands[0].name
 
+    @cached_property
+    def results(self) -> tuple[str, ...]:
+        """The names of its destinations: the first operand, and other tiles that it writes."""
+        first, *others = self.operands
+        return first.name, *(each.name for each in others if each.access == "write" and each.role == "data")
+
     def sources(self, order: PtoEnum | None = None) -> tuple[str, ...]:
         """The names of its sources in the order of the text; `order` is the value of the modifier `order`."""
-        names = tuple(param.name for param in self.operands[1:])
+        names = tuple(param.name for param in self.operands if param.name not in self.results)
         stated = self.order
         is_reversed = stated is not None and stated.text is not None and order is stated.text.reverses
         return names[::-1] if is_reversed else names

@@ -233,6 +233,15 @@ class Dividend(PtoEnum):
     Scalar = "scalar"
 
 
+class HistByte(PtoEnum):
+    """Which byte of its elements `thistogram` counts: byte_0 is the lowest."""
+
+    BYTE_0 = 0
+    BYTE_1 = 1
+    BYTE_2 = 2
+    BYTE_3 = 3
+
+
 class MaskPattern(PtoEnum):
     """Which elements of each four `tgather_mask` keeps: the last digit stands for the first element."""
 
