@@ -418,7 +418,11 @@ for byte in ("byte_0", "byte_3"):
 
 def vector_program(target: str) -> Program:
     kind = "uint32" if target == "a5" else "uint8"
-    body = (VECTOR + (HISTOGRAM if target == "a5" else "")).replace("MASK", f'"{kind}"').replace("BITS", "32" if target == "a5" else "8")
+    body = (
+        (VECTOR + (HISTOGRAM if target == "a5" else ""))
+        .replace("MASK", f'"{kind}"')
+        .replace("BITS", "32" if target == "a5" else "8")
+    )
     return traced(body, target, x=floats(8, 64), idx=ints(8, 64), columns=floats(8), out=floats(8, 64), n=3)
 
 

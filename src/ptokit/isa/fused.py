@@ -145,7 +145,7 @@ def extreme(row: OpRow, better: str) -> Instruction:
     )  # fmt: skip
 
     def lower(call: Call) -> tuple[Compute, ...]:
-        first, second = map(call.values.get, SOURCES)
+        first, second = (call.values[name] for name in SOURCES)
         larger, region = (0, second.valid) if first.valid == call.dst.valid else (1, first.valid)
         found = list[Compute]()
         for own in (PLACES, values):  # the values decide, and are written last

@@ -29,7 +29,6 @@ from typing import Any, Literal
 
 from ptokit.brief import brief
 from ptokit.isa.catalog import variants
-from ptokit.isa.common import in_ub
 from ptokit.isa.dtype import DType
 from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Cpp, Destination, Instruction, Param
 from ptokit.isa.kernel import ByteRows, Cost, Effect, Handshake, Pair, RouteKernel

@@ -6,22 +6,22 @@ from __future__ import annotations
 from ptokit.isa.elementwise import DST
 from ptokit.isa.vocabulary import *
 
-BLOCK = 32
+IN_BLOCK = 32
 TGATHERB_TYPES = everywhere(UP_TO_32)
 BYTES_APART = everywhere(types("u32"), cpu=types("i32 u32"), host=types("i32 u32"))
 
 
 def blocks_of(call: Call) -> int:
     """How many blocks a row of the destination has."""
-    return call.dst.valid_cols * call.dst.dtype.size // BLOCK
+    return call.dst.valid_cols * call.dst.dtype.size // IN_BLOCK
 
 
 def lower(call: Call) -> tuple[Move, ...]:
     """Block k of a row comes from byte `offset[i, k]` of the source; a row of the move is a block."""
-    across, width, size = blocks_of(call), BLOCK // call.dst.dtype.size, call.dst.dtype.size
+    across, width, size = blocks_of(call), IN_BLOCK // call.dst.dtype.size, call.dst.dtype.size
     index = Index(
         Access("offset", _blocks(across, call.offset.stride, 1)), Side.SRC, IndexUnit.ROW,
-        call.src.nbytes - BLOCK + 1, Remap.REFUSE,
+        call.src.nbytes - IN_BLOCK + 1, Remap.REFUSE,
     )  # fmt: skip
     dst, src = _blocks(across, call.dst.stride, width, (Term(1),)), Layout((Term(1, size),), (Term(1),))
     return (Move((call.dst.valid_rows * across, width), Access("dst", dst), Access("src", src), index),)
@@ -44,7 +44,8 @@ TGATHERB = build(
     (
         *vec_tiles("CP-GTB-01", ("dst", "src", "offset"), plains=("dst", "src", "offset")),
         needed("CP-GTB-01", "dst", "valid over whole blocks of 32 bytes",
-               lambda c: c.dst.valid_cols * c.dst.dtype.size % BLOCK == 0, found=valid_of("dst"), fix=Fix("give ", VALID, " of whole blocks")),
+               lambda c: c.dst.valid_cols * c.dst.dtype.size % IN_BLOCK == 0, found=valid_of("dst"),
+               fix=Fix("give ", VALID, " of whole blocks")),
         sized("CP-GTB-01", "offset", lambda c: f"of {blocks_of(c)} offsets for each of {c.dst.valid_rows} rows",
               lambda c: c.offset.valid_rows >= c.dst.valid_rows and c.offset.valid_cols >= blocks_of(c),
               found=valid_of("offset"), fix="give every block an offset"),

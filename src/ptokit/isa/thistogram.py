@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ptokit.isa.elementwise import DST, NOT_A2A3
+from ptokit.isa.elementwise import NOT_A2A3
 from ptokit.isa.vocabulary import *
 
 BINS = 256
@@ -43,11 +43,19 @@ PARAMS = (
     Param("idx", "read", "a Vec tile of uint8: the bytes above the counted one that an element must have; of uint16 a "
                          "column with one for each row, of uint32 a row for each of these bytes, the highest first"),
 )  # fmt: skip
-OF_ALL = Table({"cpu": lambda c: above(c) == 0, "a5": lambda c: above(c) == 0})
+
+
+def counts_all(call: Call) -> bool:
+    """Whether no filter is read: the highest byte is counted."""
+    return above(call) == 0
+
+
+WITHOUT_FILTERS = RouteKernel(pipes(PARAMS[:2], "V"), cost={"V": SLOW})
 THISTOGRAM = build(
     OpRow("thistogram", "Count the values of a byte.",
         "dst[i, v] = how many of src[i, :] have a byte of at most v, and the bytes above it that idx names",
-        op="histogram", in_place=(), cpp=Cpp(template=lambda c: ((f"HistByte::{c.byte.name}", None),))),
+        op="histogram", in_place=(), cpp=Cpp(
+            "THISTOGRAM(dst, src, idx)", lambda c: ((f"HistByte::{c.byte.name}", None),))),
     PARAMS,
     (
         *(replace(rule, on=error(*NOT_A2A3)) for rule in vec_tiles("CP-HIS-01", ("dst", "src", "idx"), plains=())),
@@ -76,5 +84,5 @@ THISTOGRAM = build(
                         positional=True),),
     cost={"V": SLOW},
     cpp="THISTOGRAM<HistByte>(dst, src, idx)",
-    special=(SpecialRoute("highest", OF_ALL, RouteKernel(pipes(PARAMS[:2], "V"), cost={"V": SLOW})),),
+    special=(SpecialRoute("highest", Table(dict.fromkeys(NPU, counts_all)), WITHOUT_FILTERS),),
 )  # fmt: skip

@@ -193,7 +193,9 @@ def _destinations(
         low.values[result] = low.meaning(outs[place]) if outs else _result(low, result, place, operation, named)
     written = outs or operation.results
     if len(written) < len(names):
-        raise Refusal(f"{operation.name} has no destination" if not written else f"{operation.name} has one destination")
+        raise Refusal(
+            f"{operation.name} has no destination" if not written else f"{operation.name} has one destination"
+        )
     return dict(zip(names, written, strict=True))
 
 
