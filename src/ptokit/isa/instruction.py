@@ -31,6 +31,9 @@ class Call:
     Operands and modifiers are attributes, as in the documents: `call.dst.valid_rows`, `call.coalesce`.
     """
 
+    vector = 0
+    """The vector core of the block whose UB it sees."""
+
     def __init__(
         self,
         instruction: Instruction,

@@ -226,6 +226,20 @@ class ReluMode(PtoEnum):
     Relu = "relu"
 
 
+class AccToVec(PtoEnum):
+    """Which vector cores get what leaves an accumulator for UB; `AccToVecMode` in C++."""
+
+    Vec0 = "vec0"
+    Vec1 = "vec1"
+    SplitM = "split_m"
+    SplitN = "split_n"
+
+    @property
+    def parts(self) -> tuple[int, int]:
+        """Into how many parts rows and columns are divided, one for each vector core."""
+        return 1 + (self is AccToVec.SplitM), 1 + (self is AccToVec.SplitN)
+
+
 class Dividend(PtoEnum):
     """Which operand of `tdivs` is divided: the tile, or the scalar."""
 
