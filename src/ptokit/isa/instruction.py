@@ -84,7 +84,7 @@ class Call:
     @property
     def is_atomic(self) -> bool:
         """Whether it combines elements with those at its destination."""
-        return any(isinstance(move, Move) and move.combine is not Combine.STORE for move in self.lowered)
+        return any(step.combine is not Combine.STORE for step in self.lowered)
 
     @property
     def uses_workspace(self) -> bool:
