@@ -1,6 +1,7 @@
 """The Python function of each instruction. Written by `make generated`."""
 
 from ptokit.isa.policy import (
+    AccToVec,
     Asymmetric,
     CmpMode,
     Coalesce,
@@ -24,6 +25,7 @@ from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
 
 __all__ = [
+    "AccToVec",
     "Asymmetric",
     "CmpMode",
     "Coalesce",
@@ -1125,6 +1127,7 @@ def tmov(
     src: Tile,
     *,
     relu: str | ReluMode = ReluMode.NONE,
+    acc_to_vec: str | AccToVec = AccToVec.Vec0,
     scale: float | None = None,
     wait: Wait = None,
 ) -> Event:
@@ -1139,10 +1142,20 @@ def tmov(
         src: source tile
         scale: a number of 64 bits: the factor of all elements, as in fp
         relu: whether numbers below zero become zero, on the way out of an accumulator: none | relu (default: none)
+        acc_to_vec: the vector core whose UB an accumulator goes into, or both: split_m by halves of its rows,
+            split_n of its columns: vec0 | vec1 | split_m | split_n (default: vec0)
         wait: events that earlier calls returned, to wait for
     """
 
-def tmov_fp(dst: Tile, src: Tile, fp: Tile, *, relu: str | ReluMode = ReluMode.NONE, wait: Wait = None) -> Event:
+def tmov_fp(
+    dst: Tile,
+    src: Tile,
+    fp: Tile,
+    *,
+    relu: str | ReluMode = ReluMode.NONE,
+    acc_to_vec: str | AccToVec = AccToVec.Vec0,
+    wait: Wait = None,
+) -> Event:
     """Move a tile into another tile, changing its layout where the two differ, with a factor for each column.
 
         dst[i, j] = quantised src[i, j]    over the destination's valid region
@@ -1154,6 +1167,8 @@ def tmov_fp(dst: Tile, src: Tile, fp: Tile, *, relu: str | ReluMode = ReluMode.N
         fp: a Scaling tile of one row: for each column a float32 factor, at bit 37 an offset, at bit 46 whether the
             result is signed
         relu: whether numbers below zero become zero, on the way out of an accumulator: none | relu (default: none)
+        acc_to_vec: the vector core whose UB an accumulator goes into, or both: split_m by halves of its rows,
+            split_n of its columns: vec0 | vec1 | split_m | split_n (default: vec0)
         wait: events that earlier calls returned, to wait for
     """
 
@@ -1885,7 +1900,7 @@ def tstore(
     """Store a tile into a contiguous block of GM.
 
         dst[i, j] = src[i, j]    over the source's valid region
-        atomic add: dst[i, j] += src[i, j]
+        atomic add: dst[i, j] += src[i, j]    in dst's type
         float32 of an accumulator may become float16 or bfloat16
         from Acc with scale or fp: quantised by a factor; with relu: zero where it is below zero
 
