@@ -277,7 +277,8 @@ def _is_gap(call: RecordedCall, target: str) -> bool:
     types = _types(call)
     if call.name in ("tand", "tor") and types & FLOATS:
         return True
-    return types == _cpp(call).unmodelled.get(target)
+    cpp = _cpp(call)
+    return types == cpp.unmodelled.get(target) or bool(types & (cpp.unmodelled_any.get(target) or frozenset()))
 
 
 def _modelled(call: RecordedCall, arrays: Arrays, target: str) -> tuple[InstrShape, Indices]:

@@ -590,7 +590,7 @@ def _memory_tile(data: Ranked) -> TileSpec:
     form, fractal = MEMORY_FORMS.get(loc, ("nd", 512))
     blayout, slayout = LAYOUTS[form]
     if loc is TileType.Left:
-        blayout, slayout = left_layouts().get(data.arch, blayout), slayout
+        blayout = left_layouts().get(data.arch, blayout)
     layout = {"loc": loc, "blayout": blayout, "slayout": slayout, "fractal": fractal}
     return tile_spec(_element(data.element), rows, cols, (rows, cols), **layout)
 
