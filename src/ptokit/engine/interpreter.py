@@ -392,7 +392,7 @@ class FlagStep:
         event = frame.value(self.flag.event)
         most = ids_of(self.flag, self._vector_cores)
         if not 0 <= event < most:
-            raise VerifyError([frame.located(event_finding(event, most, frame.when))])
+            raise VerifyError([frame.located(event_finding(event, 1, most, frame.when))])
         return event
 
 
