@@ -425,12 +425,12 @@ def _agrees(before: Launchable, after: Launchable, arguments: Arguments, mode: M
     return found == [True, False]
 
 
-def quiet_report(launcher: Launcher, *args: object, options: object = None, **how: Any) -> MachineReport:
+def quiet_report(launcher: Launcher, *args: object, options: object = None, **keywords: Any) -> MachineReport:
     """The report of a launch on the machine, for callers that show it: without a warning, and also for a strict launch
     with faults."""
     chosen = replace(machine_options(options, "standard", None), quiet=True)
     try:
-        return cast("MachineReport", launcher(*args, engine=MACHINE, options=chosen, **how))
+        return cast("MachineReport", launcher(*args, engine=MACHINE, options=chosen, **keywords))
     except VerifyError as refusal:
         if refusal.report is None:
             raise
