@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -104,6 +104,8 @@ class RecordedPointer:
 
     argument: int | None
     offset: int
+    memory: str = ""
+    """The on-chip memory that the offset is in, where a value is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,8 @@ class LaunchArgument:
     """Of an array; None for a scalar."""
     value: int | float | None = None
     """Of a scalar; None for an array, and for a null pointer."""
+    is_stored: bool = False
+    """Whether it is no argument, but what scalar code and threads have stored, by which a program repeats it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +175,9 @@ class RecordedLaunch:
     """False if the recording ended inside this launch, or is paused there."""
 
 
-ProblemKind = Literal["crash", "exception", "limit", "forbidden", "exit", "failure", "value", "output", "trace"]
+ProblemKind = Literal[
+    "crash", "exception", "limit", "forbidden", "exit", "failure", "value", "output", "trace", "threads"
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +206,8 @@ class Recording:
     problems: tuple[RecordingProblem, ...] = ()
     output: str = field(default="", repr=False)
     """What the kernel printed, up to the limit."""
+    stored: Mapping[str, np.ndarray[Any, np.dtype[np.uint8]]] = field(default_factory=dict, repr=False)
+    """The content of arguments that are stored values, by their name."""
 
 
 @dataclass(frozen=True, slots=True)
