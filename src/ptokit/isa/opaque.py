@@ -55,10 +55,12 @@ MOST_OPERANDS = 32
 """Of a form."""
 MOST_FORMS = 4096
 """Forms that are kept."""
-EXACT = {"getvalue": "r", "setvalue": "wn", "scalar_load": "r", "scalar_store": "wr", "simt_load": "r",
-         "simt_store": "wr"}  # fmt: skip
+EXACT = {"getvalue": "r", "setvalue": "wn", "scalar_load": "r", "scalar_store": "wr", "device_load": "r",
+         "device_store": "wr", "simt_load": "r", "simt_store": "wr"}  # fmt: skip
 """Accesses of the scalar unit to one element of a tile, and those through pointers, of threads, too: forms that are
 modelled. The operand is that element, or what the pointers reach."""
+UNCACHED = frozenset(("device_load", "device_store"))
+"""Those past the cache of the scalar unit, or through lines of it that are cleaned."""
 ALIASES = ("treshape", "bitcast")
 """Instructions whose result is a tile of another type on the same bytes."""
 ADDRESSES = frozenset(("tget_scale_addr",))
@@ -306,8 +308,8 @@ ROWS = (
     *_rows("tsetval", "S", "u:dst n:offset,value", in_cpp=False),
     *_rows("getvalue", "S", "r:src n:offset", in_cpp=False),
     *_rows("setvalue", "S", "u:dst n:offset,value", in_cpp=False),
-    *_rows("scalar_load", "S", "r:src", in_cpp=False),
-    *_rows("scalar_store", "S", "w:dst r:values", in_cpp=False),
+    *_rows("scalar_load device_load", "S", "r:src", in_cpp=False),
+    *_rows("scalar_store device_store", "S", "w:dst r:values", in_cpp=False),
     *_rows("simt_load", "V", "r:src", in_cpp=False),
     *_rows("simt_store", "V", "w:dst r:values", in_cpp=False),
     *_rows("tprint", "S", "r:src", "r:src s"),

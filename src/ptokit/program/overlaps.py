@@ -26,7 +26,20 @@ from ptokit.program.bounds import reaches
 from ptokit.program.conditions import Facts, changed_in, exclude, facts, without
 from ptokit.program.expr import Expr
 from ptokit.program.instr_calls import access_of, all_operands, named_operands, offset_in
-from ptokit.program.ir import ANY_FAMILY, Assign, Block, Branch, Instr, Leaf, Loop, Operand, Program, TileDecl, TileUse, fold
+from ptokit.program.ir import (
+    ANY_FAMILY,
+    Assign,
+    Block,
+    Branch,
+    Instr,
+    Leaf,
+    Loop,
+    Operand,
+    Program,
+    TileDecl,
+    TileUse,
+    fold,
+)
 
 MOST_VISITED = 1 << 18
 """Statements that are visited; after that many, loops are visited once."""

@@ -383,7 +383,12 @@ def check_overlaps(program: Program, profile: Profile, options: Options, grid: i
     for first, second in combinations(placed_tiles(program, grid), 2):
         names = first.tile.name, second.tile.name
         is_new = names[0] != names[1] and frozenset(names) not in known and not is_one_buffer(first, second)
-        if is_new and not are_views(first, second) and ranges[names[0]].meets(ranges[names[1]]) and meeting(first, second):
+        if (
+            is_new
+            and not are_views(first, second)
+            and ranges[names[0]].meets(ranges[names[1]])
+            and meeting(first, second)
+        ):
             yield _overlap(program, TileConflict(first, second, "no read loses its data", False), options)
 
 

@@ -104,6 +104,8 @@ bool dirty = false;    // an array may be out of date
 bool asked = false;    // whether values have been asked for since the last instruction
 bool noted = false;    // whether accesses are waiting to be recorded
 bool own_code = false;  // the recorder itself accesses memory
+std::vector<u64> cleaned;  // lines of the cache that hold nothing old
+bool all_cleaned = false;
 bool in_launch = false;
 u64 now_block = 0, now_blocks = 1, now_subblock = 0, now_subblocks = 1;
 bool now_cube = false;
@@ -403,7 +405,10 @@ void note_effects(const char* name, const Operand* operands, std::size_t count) 
     global |= operands[i].kind == Operand::Kind::global || operands[i].kind == Operand::Kind::pointer;
   }
   if (local || global) current = asked = false;
-  if (global && stores(name)) dirty = true;
+  if (!global || !stores(name)) return;
+  dirty = true;
+  all_cleaned = false;
+  cleaned.clear();
 }
 
 void up_to_date(u32 site, const void* at) {
@@ -420,6 +425,7 @@ struct Access {
   u32 site;
   u32 bytes;
   char* at;
+  bool direct;  // past the cache, or through one that is cleaned
 };
 
 struct Undo {  // what was there before a store: ptokit repeats the store when it executes what was recorded
@@ -441,6 +447,8 @@ struct OwnCode {
   OwnCode() { own_code = true; }
   ~OwnCode() { own_code = before; }
 };
+
+u64 cache_line(const void* at) { return reinterpret_cast<u64>(at) / 64; }
 
 // The on-chip memory of an address; MEMORIES for another address.
 std::size_t memory_of(const char* at) {
@@ -508,9 +516,9 @@ void record_rows(const char* name, bool writes, u32 site, char* at, u64 unit, u6
   append(encode(name, operands, writes ? 2 : 1, nullptr, 0, site));
 }
 
-void record_sorted(const char* name, bool writes, std::vector<Access>& found) {
+void record_sorted(const char* plain, const char* direct, bool writes, std::vector<Access>& found) {
   std::sort(found.begin(), found.end(), [](const Access& a, const Access& b) {
-    return a.site != b.site ? a.site < b.site : a.at < b.at;
+    return a.site != b.site ? a.site < b.site : a.direct != b.direct ? a.direct : a.at < b.at;
   });
   struct Row {
     char* at;
@@ -519,8 +527,10 @@ void record_sorted(const char* name, bool writes, std::vector<Access>& found) {
   std::vector<Row> rows;
   for (std::size_t i = 0; i < found.size();) {
     const u32 site = found[i].site;
+    const bool is_direct = found[i].direct;
+    const char* name = is_direct ? direct : plain;
     rows.clear();
-    for (; i < found.size() && found[i].site == site; ++i) {
+    for (; i < found.size() && found[i].site == site && found[i].direct == is_direct; ++i) {
       const Access& each = found[i];
       if (rows.empty() || each.at > rows.back().at + rows.back().bytes) {
         rows.push_back({each.at, each.bytes, each.bytes});
@@ -544,16 +554,16 @@ void record_sorted(const char* name, bool writes, std::vector<Access>& found) {
   found.clear();
 }
 
-void record_noted(const char* load, const char* store) {
+void record_noted(bool of_threads) {
   if (!noted) return;
   const OwnCode own;
   noted = false;
-  record_sorted(load, false, loads);
-  record_sorted(store, true, stored);
+  record_sorted(of_threads ? "simt_load" : "scalar_load", "device_load", false, loads);
+  record_sorted(of_threads ? "simt_store" : "scalar_store", "device_store", true, stored);
   lines.clear();
 }
 
-void record_accesses() { record_noted("scalar_load", "scalar_store"); }
+void record_accesses() { record_noted(false); }
 
 bool is_new(bool writes, const char* at, u64 bytes) {
   bool found = false;
@@ -755,7 +765,7 @@ bool pass_barrier(u64 count) {
 }
 
 // A load or store of scalar code, before it happens.
-void access(bool writes, const void* address, u64 bytes, const void* frame) {
+void access(bool writes, const void* address, u64 bytes, const void* frame, bool direct = false) {
   char* at = static_cast<char*>(const_cast<void*>(address));
   if (own_code || !in_launch || bytes == 0 || !on_device(at)) return;
   const OwnCode own;
@@ -773,7 +783,8 @@ void access(bool writes, const void* address, u64 bytes, const void* frame) {
   if (!is_new(writes, at, bytes)) return;
   const u32 site = site_from(frame);
   noted = true;
-  (writes ? stored : loads).push_back({site, static_cast<u32>(bytes), at});
+  direct |= !writes && (all_cleaned || std::find(cleaned.begin(), cleaned.end(), cache_line(at)) != cleaned.end());
+  (writes ? stored : loads).push_back({site, static_cast<u32>(bytes), at, direct && now_thread == nullptr});
   for (u64 done = 0; writes && done < bytes; done += sizeof Undo::before) {
     Undo undo{at + done, static_cast<u32>(std::min<u64>(bytes - done, sizeof Undo::before)), {}};
     std::memcpy(undo.before, undo.at, undo.bytes);
@@ -986,7 +997,7 @@ __attribute__((noinline)) void run_threads(Index3 count, void (*body)(void*), vo
   cells.clear();
   thread_index = {};
   thread_count = {1, 1, 1};
-  record_noted("simt_load", "simt_store");
+  record_noted(true);
 }
 
 __attribute__((noinline)) void wait_for_threads() {
@@ -1067,21 +1078,24 @@ __attribute__((noinline)) void write_value(const TileInfo& tile, std::uint64_t o
 }
 
 __attribute__((noinline)) void refresh(const void* address, bool whole) {
-  if (!dirty || (!whole && !in_arrays(address))) return;
+  if (page_zero == nullptr || (!whole && !in_arrays(address))) return;
+  for (Access& each : stored) each.direct |= whole || cache_line(each.at) == cache_line(address);
   record_accesses();
-  up_to_date(site_from(__builtin_frame_address(0)), regions[0].begin);
+  all_cleaned |= whole;
+  if (!whole) cleaned.push_back(cache_line(address));
+  if (dirty) up_to_date(site_from(__builtin_frame_address(0)), regions[0].begin);
 }
 
 __attribute__((noinline)) void read_memory(const void* from, void* to, std::size_t bytes) {
-  refresh(from, !in_launch);
-  access(false, from, bytes, __builtin_frame_address(0));
+  if (!in_launch) refresh(from, true);
+  access(false, from, bytes, __builtin_frame_address(0), true);
   const OwnCode own;
   std::memcpy(to, from, bytes);
 }
 
 __attribute__((noinline)) void write_memory(void* to, const void* from, std::size_t bytes) {
-  refresh(to, !in_launch);
-  access(true, to, bytes, __builtin_frame_address(0));
+  if (!in_launch) refresh(to, true);
+  access(true, to, bytes, __builtin_frame_address(0), true);
   const OwnCode own;
   std::memcpy(to, from, bytes);
 }
