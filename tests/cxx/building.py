@@ -50,11 +50,6 @@ COMMON = (
 )
 FAMILY = find_compiler().family if COMPILER else "gcc"
 KERNEL = ("-O1", "-fno-inline", "-fno-optimize-sibling-calls", *ANNOUNCED[FAMILY])
-    "-O1",
-    "-fno-inline",
-    "-fno-optimize-sibling-calls",
-    *ANNOUNCED[find_compiler().family if COMPILER else "gcc"],
-)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from ptokit.finding import OPAQUE, Finding, Level, VerifyError, Where
 
 OWN_CODE = "KN-20"
 """The clause on the code of a kernel: it compiles, and runs to its end."""
+UNORDERED = "KN-13"
+"""The clause on accesses that nothing orders."""
 MORE = "give it less to do, or raise the limit: --limit seconds=60, memory=8G or calls=1e8"
 """What helps if a limit of recording is reached."""
 UNKNOWN: tuple[Level, str] = ("unmodelled", OPAQUE)
@@ -40,7 +42,7 @@ def problem_findings(recording: Recording) -> tuple[Finding, ...]:
         if problem.kind == "value"
         else Finding(
             "error" if problem.fatal or problem.kind == "threads" else "hazard",
-            OWN_CODE,
+            UNORDERED if problem.kind == "threads" else OWN_CODE,
             problem.message,
             fix=MORE if problem.kind == "limit" else problem.fix,
             where=where_of(problem.frames),

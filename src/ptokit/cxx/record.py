@@ -124,7 +124,8 @@ def record(
     for that core; one for any core for all `cores`. `subblocks` is how many vector cores of a block run; with None,
     both do beside a cube core that does something, and of a kernel for vector cores only, if it asks for their number
     in the block and not how many there are. Without `inform`, values that instructions wrote are not known to the
-    kernel: a `value` problem names each place that reads one.
+    kernel: a `value` problem names each place that reads one, and accesses through pointers are recorded one by one:
+    `load` and `store`, the address and the bytes.
     """
     limits = limits or RecordLimits()
     parts: list[Recording] = []

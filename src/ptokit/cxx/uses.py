@@ -10,6 +10,7 @@ from math import prod
 
 import numpy as np
 
+from ptokit.cxx.decoding import with_element
 from ptokit.cxx.operands import element_type
 from ptokit.cxx.recording import RecordedArray, RecordedCall, RecordedLaunch, RecordedOperand, RecordedTile, Recording
 from ptokit.finding import Finding, Where
@@ -47,7 +48,8 @@ def array_uses(recording: Recording) -> dict[str, ArrayUse]:
     names = [argument.name for argument in arguments]
     found = {argument.name: ArrayUse() for argument in arguments if not argument.is_stored}
     loaded: dict[tuple[str, int | None, int], ArrayUse] = {}
-    for call in recording.calls:
+    for each in recording.calls:
+        call = with_element(each, arguments)
         uses = {
             place: found[names[operand.argument]]
             for place, operand in enumerate(call.operands)

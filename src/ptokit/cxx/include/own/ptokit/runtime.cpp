@@ -113,6 +113,12 @@ bool asked_subblock = false, asked_subblocks = false;  // whether the kernel has
 u64 page = 4096;
 alignas(16) char signal_stack[1 << 17];
 
+struct OwnCode {
+  bool before = own_code;
+  OwnCode() { own_code = true; }
+  ~OwnCode() { own_code = before; }
+};
+
 [[noreturn]] void leave() { _exit(DONE); }
 
 u64 whole_pages(u64 bytes) { return (bytes + page - 1) / page * page; }
@@ -370,6 +376,7 @@ bool in_arrays(const void* at) {
 void take_back();
 
 u64 ask(u64 kind, u64 call, const void* address, std::size_t bytes) {
+  const OwnCode own;
   take_back();
   page_zero->request_kind = kind;
   page_zero->request_call = call;
@@ -441,12 +448,6 @@ struct Line {  // of 64 bytes: those that were read, and written, since the last
 std::vector<Access> loads, stored;
 std::vector<Undo> undone;
 std::unordered_map<u64, Line> lines;
-
-struct OwnCode {
-  bool before = own_code;
-  OwnCode() { own_code = true; }
-  ~OwnCode() { own_code = before; }
-};
 
 u64 cache_line(const void* at) { return reinterpret_cast<u64>(at) / 64; }
 
