@@ -27,6 +27,7 @@ LAYOUTS = ("ND", "DN", "NZ", "SCALE", "MX_A_ND", "MX_A_DN", "MX_A_ZZ", "MX_B_ND"
 CONVOLUTION = 255
 """In the place of the public `CompactMode`: a convolution tile, which is recorded as one row of elements."""
 
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 CoreName = Literal["vector", "cube"]
 
 
@@ -206,7 +207,7 @@ class Recording:
     problems: tuple[RecordingProblem, ...] = ()
     output: str = field(default="", repr=False)
     """What the kernel printed, up to the limit."""
-    stored: Mapping[str, np.ndarray[Any, np.dtype[np.uint8]]] = field(default_factory=dict, repr=False)
+    stored: Mapping[str, Bytes] = field(default_factory=dict[str, Bytes], repr=False)
     """The content of arguments that are stored values, by their name."""
 
 
