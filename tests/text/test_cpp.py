@@ -971,8 +971,7 @@ REFUSALS = [
     ("cpu", VEC.format("float32") + MASK.format(32) + "pto.tcmp(m, t, u)\npto.tsel(u, m, t, u)", "CP-HDR-01"),
     ("cpu", VEC.format("float32") + "t.valid = (4, 64)\npto.tload(t, x[0:4])\nt.valid = (8, 64)\n"
      "pto.tadd(u, t, t)", "TL-03"),
-    ("a2a3", "m = pto.Tile('mat', 'float32', 16, 16, blayout='col_major', slayout='row_major')\n"
-     "pto.tload(m, x[0:8, 0:16])\n" + VEC.format("float32"), "TL-02"),
+    ("a2a3", VEC.format("float32") + "pto.tload(t, x[0:4])", "TL-02"),
     ("a5", VEC.format("float32") + "pto.mgather(t, x, idx)", "MG-LOC-02"),
 ]  # fmt: skip
 

@@ -299,7 +299,8 @@ def _is_gap(call: RecordedCall, target: str) -> bool:
         return True
     if call.name == "tstore" and len(types) > 1 and ("atomic", "add") in call.modifiers:
         return True
-    return types == _cpp(call).unmodelled.get(target)
+    cpp = _cpp(call)
+    return types == cpp.unmodelled.get(target) or bool(types & (cpp.unmodelled_any.get(target) or frozenset()))
 
 
 def _modelled(call: RecordedCall, arrays: Arrays, target: str) -> tuple[InstrShape, Indices]:

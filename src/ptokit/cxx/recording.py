@@ -177,8 +177,8 @@ class RecordedLaunch:
 
 
 ProblemKind = Literal[
-    "crash", "exception", "limit", "forbidden", "exit", "failure", "value", "output", "trace", "threads"
-]  # fmt: skip
+    "crash", "exception", "limit", "forbidden", "exit", "failure", "undefined", "value", "output", "trace", "threads"
+]
 
 
 @dataclass(frozen=True, slots=True)

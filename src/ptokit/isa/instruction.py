@@ -603,6 +603,8 @@ class Cpp:
     """Objects that a call takes besides its operands, which are declared before it: type and name."""
     unmodelled: Table[frozenset[str]] = field(default_factory=lambda: Table({}))
     """By target: the element types of calls that the headers take and ptokit does not model."""
+    unmodelled_any: Table[frozenset[str]] = field(default_factory=lambda: Table({}))
+    """By target: element types with any of which it is such a call."""
     without_pipe: Table[str] = field(default_factory=lambda: Table({}))
     """By target: the memory of a source from which a call runs on a pipe that the cores of the model do not have."""
     uses_hidden: bool = False

@@ -195,8 +195,8 @@ TMOV = Instruction(
 
 
 def takes(call: Call) -> bool:
-    """Whether the destination is a tile that an accumulator reaches, of its valid region."""
-    return is_tile(call.dst) and (ACC, call.dst.loc) in call.lookup(PATHS) and call.dst.valid == call.src.valid
+    """Whether the destination is a tile that an accumulator reaches, and that has room for its valid region."""
+    return is_tile(call.dst) and (ACC, call.dst.loc) in call.lookup(PATHS) and holds_region(call)
 
 
 TMOV_FP = with_factors(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ptokit.isa.casts import *
 from ptokit.isa.headers import EIGHT_TO_64, moved_in_cpp, typed_in_headers, whole_block
-from ptokit.isa.tload import VEC_PAIRS, fits, has_fractal_dims, in_ub_unboxed, is_pair, plain_if_wide
+from ptokit.isa.tload import VEC_PAIRS, fits, has_fractal_dims, in_ub_unboxed, is_pair, not_empty, plain_if_wide
 from ptokit.isa.vocabulary import *
 
 PAIRS = {TileType.Vec: VEC_PAIRS, TileType.Acc: frozenset({("nd", "nz"), ("nz", "nz")})}
@@ -90,7 +90,7 @@ RULES = (
          on=error(*FAMILIES), when=adds, found=type_of("src"), blocks="execution", fix=Fix("store without ", ADDS)),
     Rule("A-16", "src", "a number type for atomic add", lambda c: c.src.dtype.is_number, on=error("host"), when=adds,
          found=type_of("src"), blocks="execution", fix=Fix("store without ", ADDS)),
-    extents_positive("A-55", "src", *EVERYWHERE),
+    *not_empty("src"),
     burst_multiple("CO-ALIGN-01", "src", *NPU, when=in_ub_unboxed("src")),
 )  # fmt: skip
 
