@@ -458,7 +458,8 @@ class CheckedExecution:
 
     def _check_owner(self, access: MemoryAccess) -> None:
         """No other tile has overwritten what is read. What a pointer reaches belongs to whatever tile lies there."""
-        if self.session.program.tiles[access.tile].family == ANY_FAMILY:
+        tile = self.session.program.tiles.get(access.tile)
+        if tile is not None and tile.family == ANY_FAMILY:
             return
         owners, place, extent = self.session.memory.owners(access.place), access.place, access.extent
         spec = self.here.tiles.get(access.operand)

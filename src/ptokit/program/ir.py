@@ -139,7 +139,7 @@ class Given:
 Operand = TileUse | View | Constant | Number | Given
 
 
-ANY_FAMILY = -1
+ANY_FAMILY = -(1 << 63)
 
 
 @dataclass(frozen=True)
