@@ -32,7 +32,7 @@ from ptokit.isa.catalog import variants
 from ptokit.isa.common import in_ub
 from ptokit.isa.dtype import DType
 from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Cpp, Destination, Instruction, Param
-from ptokit.isa.kernel import ByteRows, Cost, Effect, Handshake, Pair, RouteKernel
+from ptokit.isa.kernel import ByteRows, Cost, Effect, Handshake, Pair, RouteKernel, full_launch
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import NOTHING, UNSPECIFIED, Access, Compute, Input
 from ptokit.isa.operand import ScalarSpec, TensorSpec, TileSpec
@@ -570,6 +570,8 @@ def _own_kernels(family: str, name: str, params: tuple[Param, ...]) -> dict[str,
     indices by the scalar pipe (TConcat.hpp:135), and scatter by it (TScatter.hpp:145)."""
     plain = dict(_kernels(name, "V", params))
     operands = tuple(param.name for param in params)
+    if name.startswith("simt_"):
+        return {route: replace(kernel, launch=full_launch, launched=operands[0]) for route, kernel in plain.items()}
     if name == "tgather" and operands == ("dst", "src"):
         more = Effect("dst", "write", "V", _rows_of_source)
         return {route: replace(kernel, effects=(*kernel.effects, more)) for route, kernel in plain.items()}
