@@ -197,7 +197,9 @@ class WatchedInstruction(InstructionStep):
         specs = [spec for name, spec in call.operands.items() if spec is not None and name != TMP]
         instruction, machine = self.instr.definition, self.executable
         operands = specs, self.instr.modifiers, call.repeats, call.clashes, call.operands.get(TMP)
-        return Prepared(instruction, machine.profile, lenient(machine.options), *operands, alone=self.alone)
+        return Prepared(
+            instruction, machine.profile, lenient(machine.options), *operands, alone=self.alone, vector=call.vector
+        )
 
     def _make_fresh(self, frame: WatchedFrame) -> tuple[str, ...]:
         """Poison tiles that are used for the first time; returns them."""

@@ -88,12 +88,12 @@ class CodeCache(Generic[T]):
     def get(self, key: str, build: Callable[[], IrSource]) -> T:
         """The code for a key, which describes all inputs of the code; `build` is called only if it is not cached."""
         digest = self.digest(key)
-        found = recall(self._kept, digest)
-        if found is None:
-            with BUILDING:
-                found = recall(self._kept, digest) or self._stored(digest) or self._built(digest, build)
-                remember(self._kept, digest, found, MOST)
-        return found
+        found: T | None = recall(self._kept, digest)
+        if found is not None:
+            return found
+        with BUILDING:
+            found = recall(self._kept, digest) or self._stored(digest) or self._built(digest, build)
+            return remember(self._kept, digest, found, MOST)
 
     def digest(self, key: str) -> str:
         """The name of a key on disk."""
