@@ -365,7 +365,7 @@ def _in_array(base: Argument, pattern: _Pattern, use: RecordedArray) -> Indices 
     if pattern.dtype is not base.dtype or pattern.layout is not GlobalLayout.ND or use.offset < 0:
         return None
     hidden, own = pattern.strides[: DIMS - dims], pattern.strides[DIMS - dims :]
-    if any(step is not None for step in hidden):
+    if any(step is not None for step in hidden) or 0 in use.shape[: DIMS - dims]:
         return None
     if any(step not in (None, mine) for step, mine in zip(own, base.stride, strict=True)):
         return None
