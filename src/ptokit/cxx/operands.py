@@ -188,8 +188,6 @@ def element_slot(tile: RecordedTile, offset: int, count: int = 1) -> tuple[Eleme
     if slot.spec.format not in ("nd", "dn"):
         raise Unexpressible("ptokit does not model elements of such a tile")
     row, col = divmod(offset, slot.spec.stride)
-    if not 0 <= row * slot.spec.stride + col < slot.spec.elements:
-        raise Unexpressible("the element is outside the tile")
     address = numbers[:-2]
     return ElementSlot(slot, count), (*address, *((row, col) if slot.spec.format == "nd" else (col, row)))
 

@@ -42,13 +42,13 @@ from ptokit.cxx.recording import (
 )
 from ptokit.cxx.source_text import SourceLoop, loop_around
 from ptokit.cxx.statements import (
-    CROSS_WAIT,
     BarrierShape,
     CrossShape,
     FlagShape,
     SyncShape,
     TokenFlags,
     TokenShape,
+    awaits_second,
     group_flags,
     is_idle,
     is_own,
@@ -562,16 +562,16 @@ class _Builder:
 
 def _vector_cores(recording: Recording, launch: RecordedLaunch) -> int:
     """How many vector cores of a block a program needs: the second one if it does something, or if the cube core waits
-    for both at once."""
+    for it."""
     if not any(block.subblock for block in launch.blocks):
         return 1
     cross = headers.cross if (headers := profile(recording.target).headers) else None
-    of_cube = cross is not None and cross.both_vectors
+    of_both = cross is not None and cross.both_vectors
     seconds = [block for block in launch.blocks if block.subblock]
-    cubes = [block for block in launch.blocks if of_cube and block.core == "cube"]
+    cubes = [block for block in launch.blocks if block.core == "cube"]
     if any(not is_own(call) for call in _called(recording, seconds)):
         return VECTOR_CORES
-    return VECTOR_CORES if any(call.name == CROSS_WAIT for call in _called(recording, cubes)) else 1
+    return VECTOR_CORES if any(awaits_second(call, of_both=of_both) for call in _called(recording, cubes)) else 1
 
 
 def _is_gather_into_l1(shape: Shape) -> bool:
