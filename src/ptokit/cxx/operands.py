@@ -22,6 +22,8 @@ from ptokit.program.expr import Expr
 from ptokit.program.ir import Argument, Constant, Number, Operand, View
 
 DIMS = 5
+MOST_SIZE = 1 << 61
+"""Sizes and strides beyond this, which only a damaged trace has, count as this."""
 STAND_INS: dict[str, str] = dict.fromkeys(("float4_e2m1", "float4_e1m2"), "uint8")
 """Other element types for those that no modelled instruction has: bytes, of two elements each."""
 PACKED_MEMORIES = ("mat", "left", "right")
@@ -416,7 +418,7 @@ def _in_array(base: Argument, pattern: _Pattern, form: RecordedArray, offsets: I
         starts[:, dim], left = np.divmod(left, max(1, step))
     sizes = np.array(form.shape[DIMS - dims :], np.int64)
     most = [extent for extent in base.shape[1:] if isinstance(extent, int)]
-    is_inside = (starts[:, 1:] + sizes[1:] <= most).all()
+    is_inside = (starts[:, 1:] + np.minimum(sizes[1:], MOST_SIZE) <= most).all()
     return np.hstack((starts, np.broadcast_to(sizes, starts.shape))) if is_inside else None
 
 
@@ -444,11 +446,11 @@ def _decomposed(
     starts = np.zeros((len(offsets), DIMS), np.int64)
     live = sorted((dim for dim in range(DIMS) if shape[dim] > 1 or pattern.strides[dim]), key=lambda dim: -stride[dim])
     for dim in live:
-        starts[:, dim], left = np.divmod(left, stride[dim])
+        starts[:, dim], left = np.divmod(left, min(stride[dim], MOST_SIZE))
     fits = left == 0
     for dim in range(DIMS):
         if form.shape[dim] > 0 and dim != (live[0] if live else -1):
-            fits &= starts[:, dim] + form.shape[dim] <= shape[dim]
+            fits &= starts[:, dim] + min(form.shape[dim], MOST_SIZE) <= shape[dim]
     return np.hstack((starts, np.broadcast_to(sizes, starts.shape))), fits
 
 

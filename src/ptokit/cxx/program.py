@@ -673,9 +673,9 @@ def _numbered(groups: Sequence[AlikeCalls], count: int) -> Ints:
 
 
 def _array_uses(group: AlikeCalls) -> Iterator[tuple[RecordedArray, Ints]]:
-    """The arrays of calls that are alike, and their offsets in each."""
+    """The arrays of calls that are alike, and their offsets in each. Pointers into no array are left out."""
     for place, operand in enumerate(group.call.operands):
-        if isinstance(operand, RecordedArray):
+        if isinstance(operand, RecordedArray) and operand.argument is not None:
             yield operand, operand.offset + group.shifts.get(place, np.zeros(len(group.numbers), np.int64))
 
 

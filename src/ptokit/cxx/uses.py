@@ -160,9 +160,11 @@ def _all_outside(launch: RecordedLaunch, groups: Sequence[AlikeCalls]) -> Iterat
         for place, argument, use in _uses(group.call):
             size, kind = sizes[argument], element_type(use.dtype)
             first, count = _elements(use, kind.size)
-            firsts = first + group.shifts.get(place, np.zeros(1, np.int64)) // kind.size
             if size is None or not count:
                 continue
+            shifts = group.shifts.get(place, np.zeros(1, np.int64)) // kind.size
+            is_huge = max(abs(first), count) >= 1 << 61  # in a trace that no recorder writes
+            firsts = first + (shifts.astype(object) if is_huge else shifts)
             beyond = np.flatnonzero((firsts < 0) | (firsts > size // kind.size - count))
             if len(beyond):
                 at, last = int(beyond[0]), int(firsts[beyond].max()) + count - 1
