@@ -25,7 +25,7 @@ from tests.property.strategies import FUZZ
 GRID, COLS = 2, 8
 F32 = dtype("float32")
 ROUND, INNER = Var("i"), Var("j")
-PROGRAMS = 400 if FUZZ else 24
+PROGRAMS = 400 if FUZZ else 32
 CHUNKS = 4
 
 
@@ -39,7 +39,7 @@ class Draft:
     def __init__(self, seed: int, *, is_plain: bool = False) -> None:
         self.dice, self.is_plain = Random(seed), is_plain
         dice = self.dice
-        self.ring, self.rounds = dice.choice((1, 2, 2, 3)), dice.randrange(50, 80)
+        self.ring, self.rounds = dice.choice((1, 2, 2, 3)), dice.randrange(90, 120)
         self.nested = dice.choice(("", "", "outer", "inner"))
         self.turn: Expr = ROUND
         if self.nested == "inner":
@@ -87,7 +87,7 @@ class Draft:
 
     def program(self) -> ir.Program:
         dice, body = self.dice, self.body()
-        for _ in range(0 if self.is_plain else dice.choice((0, 0, 1, 1, 2))):  # leave out flags, or repeat them
+        for _ in range(0 if self.is_plain else dice.choice((0, 0, 0, 0, 1))):  # leave out flags, or repeat them
             at = dice.choice([k for k, stmt in enumerate(body) if isinstance(stmt, ir.Flag)])
             body[at : at + 1] = [] if dice.random() < 0.7 else [body[at]] * 2
         ends = [("V", "MTE2"), ("MTE3", "V")]
@@ -95,6 +95,9 @@ class Draft:
         drained = [ir.Flag("wait", *pair, k) for pair in ends for k in range(self.ring)]
         if not self.is_plain and dice.random() < 0.15:
             (primed if dice.random() < 0.5 else drained).pop()
+        if not self.is_plain and dice.random() < 0.5:  # nothing orders two pipes
+            link = dice.choice([("MTE2", "V"), ("V", "MTE3"), *ends])
+            body, primed, drained = ([s for s in own if not _orders(s, link)] for own in (body, primed, drained))
         loop: ir.Stmt = ir.Loop(ROUND, 0, self.rounds, 1, tuple(body))
         if self.nested == "outer":
             loop = ir.Loop(ROUND, 0, self.rounds, 1, (ir.Loop(INNER, 0, 2, 1, tuple(body)),))
@@ -105,6 +108,10 @@ class Draft:
         lines = iter(range(1, 1000))
         placed = ir.transform(statements, lambda stmt: replace(stmt, where=Where("k.cpp", next(lines))))
         return ir.Program("k", arguments, placed, mode="manual", form=ir.CPP)
+
+
+def _orders(stmt: ir.Stmt, link: tuple[str, str]) -> bool:
+    return isinstance(stmt, ir.Flag) and (stmt.src, stmt.dst) == link
 
 
 def findings(program: ir.Program, target: str, blocks: str | None) -> Any:
@@ -119,14 +126,15 @@ def findings(program: ir.Program, target: str, blocks: str | None) -> Any:
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 @pytest.mark.filterwarnings("ignore")
 def test_random_programs_have_the_findings_of_all_rounds(chunk: int) -> None:
-    folded = faulty = 0
+    faulty = 0
     for seed in range(chunk, PROGRAMS, CHUNKS):
         program, target = Draft(seed).program(), ("a2a3", "a5")[seed % 2]
+        if not gaps(program, range(GRID)):
+            continue
         found, expected = (findings(program, target, blocks) for blocks in (ENOUGH, None))
         assert found == expected, f"seed {seed}"
-        folded += bool(gaps(program, range(GRID)))
-        faulty += bool(expected) and bool(gaps(program, range(GRID)))
-    assert folded >= PROGRAMS / CHUNKS / 3 and faulty >= PROGRAMS / CHUNKS / 6
+        faulty += bool(expected)
+    assert faulty
 
 
 def test_a_round_unlike_the_others_is_run() -> None:
