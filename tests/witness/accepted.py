@@ -95,3 +95,17 @@ def reason(names: Sequence[str], kind: str, memory: str) -> str:
     fits = ((*row, [re.fullmatch(row[0], name) for name in names], [re.fullmatch(row[1], each) for each in kinds])
             for row in ACCEPTED)  # fmt: skip
     return next((why for _, _, why, named, alike in fits if any(named) and any(alike)), "")
+
+
+UNCOMPARED: tuple[tuple[str, str, str], ...] = (
+    ("", r"(TASSIGN|TRESHAPE|TSUBVIEW|TGET_SCALE_ADDR)\b.*", "states where a tile lies: no work of a pipe"),
+    ("", r"(TSYNC|TFREE|TALLOC)\b.*", "flags only: no byte of the chip"),
+    ("", r"(SETFMATRIX|SET_IMG2COL_RPT|SET_IMG2COL_PADDING|SET_QUANT_SCALAR)\b.*", "sets registers"),
+)
+"""Why overloads are not compared: the family, or all; names and operands, as a pattern."""
+
+
+def uncompared(family: str, overload: str) -> str:
+    """Why there is no call of an overload; empty if there must be one."""
+    fits = (why for of, name, why in UNCOMPARED if of in ("", family) and re.fullmatch(name, overload))
+    return next(fits, "")

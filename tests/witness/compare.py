@@ -16,18 +16,22 @@ from unittest.mock import patch
 import numpy as np
 
 from ptokit.cxx.compile import Build, CompileError, CompileOptions
-from ptokit.cxx.record import ArrayArgument, ScalarArgument
+from ptokit.cxx.problems import plain_name
+from ptokit.cxx.record import AS_ASKED, ArrayArgument, ScalarArgument, works
+from ptokit.cxx.recording import VECTOR_CORES
+from ptokit.cxx.statements import CORES
 from ptokit.finding import Finding, VerifyError, Where
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.opaque import GRID_BARRIERS
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.spelling import TMP
 from ptokit.lang.cpp_entries import LIBRARIES, entries_of, source_of
-from ptokit.lang.recorded import CppKernel
+from ptokit.lang.recorded import CppKernel, RecordedLaunches
 from ptokit.machine.access_checks import AccessChecks
 from ptokit.machine.block_cache import BlockCache
+from ptokit.machine.instruction import WatchedInstruction
 from ptokit.machine.session import Session
-from ptokit.program.cores import PipeWork, own_pairs
+from ptokit.program.cores import PipeWork, core_of, kind_of, own_pairs, vector_of
 from ptokit.target import PROFILES, profile
 from ptokit.witness.effects import Observed
 from ptokit.witness.extents import NOTHING, REPEAT, Ranges, merged, without
@@ -49,12 +53,14 @@ DIVISOR = "CP-DIV-01"
 """The rule that refuses zeros as divisors."""
 SAME = {"TPUSH": "tstore", "TPOP": "tload"}
 """Instructions of the headers that are others on the machine: queues between the cores lie in global memory."""
-HOMES = {"vector": "AIV", "cube": "AIC"}
-"""Cores of recordings, and those of the machine."""
 UNBOXED = ("nd", "dn")
 """Forms of tiles without fractals."""
 SOMEWHERE = {"read": "gather", "write": "scatter"}
 """Accesses to places that depend on data: somewhere in a memory."""
+
+
+Place = tuple[str, int, int]
+"""A kind of core, a block, and which of its vector cores."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,7 @@ class Assumed:
     flags: frozenset[tuple[str, str]]
     touches: tuple[Touch, ...]
     core: str = ""
-    """`AIC` or `AIV`."""
+    """`AIC`, `AIV`, or `AIV0` and `AIV1` if both vector cores run."""
     boxes: tuple[tuple[str, Ranges], ...] = ()
     """The memories of tiles of fractals, and their bytes, padding too."""
     form: str = ""
@@ -92,9 +98,9 @@ class Assumed:
         return [self.name, name, f"{name}:{self.width}", f"{name}:{self.form}", *more]
 
     @property
-    def place(self) -> tuple[str, int]:
-        """The core and the block."""
-        return self.core, self.block
+    def place(self) -> Place:
+        """Where it was executed."""
+        return kind_of(self.core), self.block, vector_of(self.core)
 
     def fractals(self, memory: str) -> Ranges:
         """All bytes of tiles of fractals in a memory."""
@@ -142,7 +148,7 @@ def watched() -> Iterator[list[Assumed]]:
     ones are checked, too."""
     found: list[Assumed] = []
     said: list[Finding] = []
-    check_bursts, report, skip = AccessChecks.check_bursts, Session.report, Session.skip
+    check_bursts, report, skip = AccessChecks.check_bursts, Session.report, WatchedInstruction._skip
 
     def check(self: Any, executed: Any, site: Any, touches: Sequence[Any]) -> None:
         rows: list[Touch] = []
@@ -174,12 +180,12 @@ def watched() -> Iterator[list[Assumed]]:
         said[:] = findings = list(findings)
         report(self, findings, *more, **others)
 
-    def skipped(self: Any, instr: Any) -> None:
-        core, nothing = self.cores.scalar.rpartition(".")[0], frozenset[Any]()
-        rule = _rule(said) or "by another rule"
-        block = self.running.number
-        found.append(Assumed(_name(instr), nothing, nothing, (), core, (), instr.opaque_form, block, rule))
-        skip(self, instr)
+    def skipped(self: Any, frame: Any) -> None:
+        session, nothing = frame.session, frozenset[Any]()
+        core, rule = frame.core or core_of(session.cores.scalar), _rule(said) or "by another rule"
+        name, block = _name(self.instr), session.running.number
+        found.append(Assumed(name, nothing, nothing, (), core, (), self.instr.opaque_form, block, rule))
+        skip(self, frame)
 
     def never(self: Any, *_: Any) -> bool:
         self.check_all()
@@ -188,7 +194,7 @@ def watched() -> Iterator[list[Assumed]]:
     with (
         patch.object(AccessChecks, "check_bursts", check),
         patch.object(Session, "report", reported),
-        patch.object(Session, "skip", skipped),
+        patch.object(WatchedInstruction, "_skip", skipped),
         patch.object(BlockCache, "repeats", never),
     ):
         yield found
@@ -269,6 +275,8 @@ class Comparison:
     differ: Counter[str] = field(default_factory=Counter[str])
     accepted: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     """By instruction and reason: the calls with a difference that has a reason."""
+    overloads: Counter[tuple[str, int, str]] = field(default_factory=Counter[tuple[str, int, str]])
+    """By public instruction, line of the overload and outcome, `agree`, `reason` or `differ`: the calls."""
     examples: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
     files: Counter[str] = field(default_factory=Counter[str])
     """How many were `compiled`, `refused` by the compiler, `unlike` in their calls."""
@@ -285,7 +293,7 @@ class Comparison:
     @property
     def counts(self) -> tuple[Counter[Any], ...]:
         """All counts."""
-        return self.calls, self.differ, self.files, self.accepted
+        return self.calls, self.differ, self.files, self.accepted, self.overloads
 
     @property
     def summary(self) -> str:
@@ -313,6 +321,8 @@ class Comparison:
         names = assumed.names(self.family, is_compact=self.is_compact)
         reasons = [reason(names, kind, how.partition(" ")[0]) for kind, how in all_found]
         self.accepted.update({(assumed.name, each) for each in reasons if each})
+        outcome = "agree" if not all_found else "reason" if all(reasons) else "differ"
+        self.overloads[observed.name, observed.line, outcome] += 1
         if found := [
             f"{kind} {how}".strip() for (kind, how), known in zip(all_found, reasons, strict=True) if not known
         ]:
@@ -329,7 +339,7 @@ class Source:
 
     file: Path
     entries: int
-    """At most."""
+    """At most, of each function and the instances of each template."""
     core: str = ""
     """`vector` or `cube` if it is compiled for that core only."""
 
@@ -354,7 +364,7 @@ def compare(witness: Witness, source: Source, target: str, into: Comparison, own
     ptokit's headers, precompiled."""
     family, file, options = profile(target).family, source.file, CompileOptions(core=source.core)
     try:
-        kernels = _kernels(file, family, replace(options, headers=own))[: source.entries]
+        kernels = list(_some(_kernels(file, family, replace(options, headers=own)), source.entries))
         build = witness.compile(file, family, options)
     except (CompileError, VerifyError) as problem:
         into.files["refused"] += 1
@@ -364,12 +374,13 @@ def compare(witness: Witness, source: Source, target: str, into: Comparison, own
     into.is_compact = "Compact" in file.read_text(encoding="utf-8")
     with build:
         for kernel in kernels:
+            executed = _assumed(kernel, target)
             observed, is_whole = _observed(witness, build, kernel)
-            assumed = [each for each in _assumed(kernel, target) if each.name not in {*table_of(family), *OWN}]
-            barriers = {_home(place) for place, call in observed if call.name.lower() in GRID_BARRIERS}
+            assumed = [each for each in executed if each.name not in {*table_of(family), *OWN}]
+            barriers = {place for place, call in observed if call.name.lower() in GRID_BARRIERS}
             assumed = [each for each in assumed if each.name not in GRID_BARRIERS or each.place in barriers]
             if not is_whole:  # a block that waits for another one does not end on the host
-                ran = {_home(place) for place, _ in observed}
+                ran = {place for place, _ in observed}
                 assumed = [each for each in assumed if each.place in ran]
             if len({place for place, _ in observed}) > 1:  # blocks and cores come in any order
                 observed.sort(key=lambda pair: pair[0])
@@ -394,9 +405,14 @@ def apart(headers: Sequence[str], machine: Sequence[str]) -> str:
     return "; ".join(f"{side} alone: {text}" for side, text in sides if text) or "another order"
 
 
-def _home(place: tuple[str, int]) -> tuple[str, int]:
-    """A place of a recording as one of the machine."""
-    return HOMES[place[0]], place[1]
+def _some(kernels: Sequence[CppKernel], count: int) -> Iterator[CppKernel]:
+    """The first ones of each function: instances of a template differ in types and shapes only."""
+    seen = Counter[str]()
+    for kernel in kernels:
+        name = plain_name(kernel.entry.name)
+        seen[name] += 1
+        if seen[name] <= count:
+            yield kernel
 
 
 def _kernels(file: Path, family: str, options: CompileOptions) -> list[CppKernel]:
@@ -406,9 +422,9 @@ def _kernels(file: Path, family: str, options: CompileOptions) -> list[CppKernel
     return [CppKernel(source, entry, build.target) for entry in entries_of(build)]
 
 
-def _observed(witness: Witness, build: Build, kernel: CppKernel) -> tuple[list[tuple[tuple[str, int], Observed]], bool]:
-    """The calls of all blocks that touch something, with their cores, `cube` or `vector`, and blocks; and whether all
-    ran."""
+def _observed(witness: Witness, build: Build, kernel: CppKernel) -> tuple[list[tuple[Place, Observed]], bool]:
+    """The calls of all blocks that touch something, with their places, on the cores that the machine has run; and
+    whether all ran."""
     arguments: list[ArrayArgument | ScalarArgument] = []
     for parameter in kernel.entry.parameters:
         kind = kernel.parameters.get(parameter.name)
@@ -418,10 +434,23 @@ def _observed(witness: Witness, build: Build, kernel: CppKernel) -> tuple[list[t
             value = {"integer": NUMBER, "float": 1.0}.get(kind or "")
             arguments.append(ScalarArgument(parameter.name, "float32" if kind == "float" else "int64", value))
     grid = 1 if kernel.entry.kind == "kernel" else None
-    blocks, problems = witness.run(build, kernel.entry.name, arguments, grid)
-    calls = (((block.core, block.index), call) for block in blocks for call in block.calls if call.name)
+    blocks, problems = witness.run(build, kernel.entry.name, arguments, grid, _vector_cores(kernel))
+    places = ((block, (CORES[block.core], block.index, block.subblock)) for block in blocks)
+    calls = ((place, call) for block, place in places for call in block.calls if call.name)
     seen = [(place, call) for place, call in calls if any(event.touches for event in call.events)]
     return seen, not any(each.fatal for each in problems)
+
+
+def _vector_cores(kernel: CppKernel) -> int:
+    """How many vector cores of a block ptokit has run, to the recorder: what its headers did decides, as those of the
+    vendor touch nothing in calls of the other core."""
+    recorded = [each.recording for each in kernel._recorded.values() if isinstance(each, RecordedLaunches)]
+    of_cube = (
+        replace(launch, blocks=[block for block in launch.blocks if block.core == "cube"])
+        for recording in recorded
+        for launch in recording.launches
+    )
+    return VECTOR_CORES if any(works(replace(recorded[0], launches=(launch,))) for launch in of_cube) else AS_ASKED
 
 
 def _assumed(kernel: CppKernel, target: str, fill: int = 0) -> list[Assumed]:

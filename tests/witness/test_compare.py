@@ -13,9 +13,13 @@ import pytest
 from ptokit.finding import VerifyError
 from ptokit.lang.recorded import load_cpp
 from ptokit.witness.effects import Observed, ObservedAccess, ObservedIntrinsic, ObservedMemory
+from ptokit.witness.headers import Checkout
+from ptokit.witness.record import Witness
 from tests.witness.__main__ import core_of
 from tests.witness.accepted import reason
-from tests.witness.compare import Assumed, Touch, apart, differences, union, watched
+from tests.witness.compare import Assumed, Comparison, Source, Touch, apart, compare, differences, union, watched
+from tests.witness.overloads import stated
+from tests.witness.page import overload_rows
 
 MAT = ObservedMemory("mat")
 
@@ -213,6 +217,73 @@ def test_masks_scatter_by_the_scalar_pipe_and_gather_a_row_for_each_of_the_sourc
         kernel[1](engine="machine", target=target)
     assert (found[0].flags, found[0].pipes) == (flags, {"V"})
     assert found[0].bytes_of("write")["vec"].tolist() == [[0, written]]
+
+
+BY_CORE = """#include <pto/pto-inst.hpp>
+using namespace pto;
+template <int number>
+AICORE void loads(__gm__ float* x) {{
+  using Rows = GlobalTensor<float, Shape<1, 1, 1, 2, 64>, pto::Stride<1, 1, 1, 64, 1>>;
+  Tile<TileType::Vec, float, 2, 64> a, b;
+  TASSIGN(a, 0x1000);
+  TASSIGN(b, 0x1200);
+  Rows in(x);
+  {text}
+}}
+extern "C" __global__ AICORE void first(__gm__ float* x) {{ loads<0>(x); }}
+extern "C" __global__ AICORE void other(__gm__ float* x) {{ loads<1>(x); }}
+"""
+ASKING = "if (get_subblockid() == 1) TLOAD(b, in); else TLOAD(a, in);"
+MIXED = """
+#if defined(__DAV_CUBE__)
+  Tile<TileType::Mat, float, 2, 64> m;
+  TASSIGN(m, 0x0);
+  TLOAD(m, in);
+#else
+  TLOAD(a, in);
+  TLOAD(b, in);
+#endif
+"""
+
+
+@pytest.mark.parametrize(("text", "calls"), [("TLOAD(a, in);", 1), (ASKING, 2), (MIXED, 5)])
+def test_calls_of_both_vector_cores_have_partners(tmp_path: Path, text: str, calls: int) -> None:
+    (tmp_path / "k.cpp").write_text(BY_CORE.format(text=text))
+    found = Comparison("a2a3")
+    with Witness(Checkout.at(Path(__file__).parent / "checkout")) as witness:
+        compare(witness, Source(tmp_path / "k.cpp", 1), "a2a3", found)
+    assert found.problems == [] and found.unlike == []
+    assert (found.calls["tload"], found.unmatched) == (2 * calls, 0), "of each function"
+    ((name, line),) = {key[:2] for key in found.overloads}
+    header = Checkout.at(Path(__file__).parent / "checkout").texts["pto/pto-inst.hpp"].splitlines()
+    assert (name, found.overloads.total()) == ("TLOAD", 2 * calls)
+    assert "TLOAD(Tile& dst, GlobalTensor" in header[line - 2] and header[line - 1] == "{"
+
+
+HEADER = """
+template <typename Dst, int Mode = f(1, 2), std::enable_if_t<is_tile_v<Dst>, int> = 0, typename... WaitEvents>
+PTO_INST RecordEvent TONE(Dst& dst, typename Dst::DType scalar, int axis = 0, WaitEvents&... events)
+{
+    MAP_INSTR_IMPL(TONE, dst, scalar);
+    return {};
+}
+
+PTO_INST void TTWO(uint64_t config)
+{
+    TOTHER_IMPL(config);
+}
+"""
+
+
+def test_overloads_are_read_with_the_lines_of_their_bodies_and_counted() -> None:
+    one, two = stated(HEADER)
+    assert (str(one), one.line, one.made_of) == ("TONE<int>(dst, scalar, axis)", 4, {"TONE"})
+    assert (str(two), two.line, two.made_of) == ("TTWO(config)", 10, {"TOTHER"})
+    found = Comparison("a2a3")
+    found.overloads.update({("TONE", 4, "agree"): 3, ("TONE", 4, "differ"): 1, ("TONE", 5, "agree"): 1})
+    first, second = map(str, overload_rows(found, [two, replace(one, made_of=frozenset())]))
+    assert first == "| `TONE<int>(dst, scalar, axis)` | 4 | 4 | 3 |  | 1 |"
+    assert second == "| `TTWO(config)` | 10 | declared only: there is no `TOTHER_IMPL` for this target | | | |"
 
 
 @pytest.mark.parametrize(

@@ -251,7 +251,8 @@ def _typed(name: str, file: str, array: Array, kind: DType | None, reinterpret: 
     """The array with its element type; raw elements get `kind`."""
     own = array.dtype
     raw = own.kind == "V" and own.fields is None and own.subdtype is None
-    if kind is not None and own.itemsize == kind.size and (reinterpret or raw or _is_stand_in(own, kind)):
+    stands_in = kind is not None and own.kind == "u" and not _has_name(kind.numpy)  # NumPy has no name for the type
+    if kind is not None and own.itemsize == kind.size and (reinterpret or raw or stands_in):
         return array.view(kind.numpy)
     if raw and own.type is np.void:
         hint = f"name their type, as in --arg {name}=bf16:{file}"
@@ -259,11 +260,6 @@ def _typed(name: str, file: str, array: Array, kind: DType | None, reinterpret: 
     with misused(TypeError, by=f"--arg {name}: {file}: "):
         dtype(own)
     return array
-
-
-def _is_stand_in(own: np.dtype[Any], kind: DType) -> bool:
-    """Whether unsigned numbers stand for elements of a type that NumPy has no name for."""
-    return own.kind == "u" and not _has_name(kind.numpy)
 
 
 def _has_name(kind: np.dtype[Any]) -> bool:

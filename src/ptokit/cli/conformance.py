@@ -23,11 +23,8 @@ MOST_SHOWN = 20
 
 def export_cases(folder: str, targets: Sequence[str], only: str, as_json: bool) -> int:
     """Write the cases."""
-    try:
-        with library_call(), misused(Unwritable):
-            index = export(folder, targets, only)
-    except OSError as problem:
-        raise Misuse(f"cannot write {folder}: {described(problem)}") from problem
+    with misused(OSError, by=f"cannot write {folder}: "), library_call(), misused(Unwritable):
+        index = export(folder, targets, only)
     found = Counter(case["target"] for case in index["cases"])
     shown = ", ".join(f"{count:,} for {target}" for target, count in found.items())
     programs = counted(len(index["programs"]), "program")

@@ -133,6 +133,5 @@ def write_all(contents: Mapping[str, Write]) -> None:
     try:
         write_files(contents)
     except OSError as problem:
-        raise Misuse(
-            f"cannot write {shown_file(problem.filename)}: {described(problem.__cause__ or problem)}"
-        ) from problem
+        why = described(problem.__cause__ or problem)
+        raise Misuse(f"cannot write {shown_file(problem.filename)}: {why}") from problem

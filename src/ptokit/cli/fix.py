@@ -193,24 +193,20 @@ def fix_launches(
     trials = [Trial(launch.kernel, name, partial(run, launch)) for launch, name in each if profile(name).pipes]
     with progress.task(f"repair {outcome.name},"):
         fixing = Fixing(trials, needless=how.needless)
-    changed = [_with_texts(launch, fixing.patch.after) for launch, _ in outcome.check.kept]
+    texts = fixing.patch.after
+    written = [launch.kernel.definition.with_texts(texts, written=True) for launch, _ in outcome.check.kept]
     _finish(fixing, how, as_json, file=outcome.name, error=outcome.error)
     kernels = [*outcome.kernels]
     if not how.diff:
         again = LaunchCheck(request)
-        for launch, (_, targets) in zip(changed, outcome.check.kept, strict=True):
+        for kernel, (launch, targets) in zip(written, outcome.check.kept, strict=True):
             with library_call():
-                again.look(launch, targets)
+                again.look(replace(launch, kernel=kernel), targets)
         kernels = [*again.kernels.values()]
         if not as_json:
             show_kernels(kernels)
     outcome.explain()
     return FOUND if outcome.problem else status_of(chain.from_iterable(each.findings for each in kernels))
-
-
-def _with_texts(launch: WatchedLaunch, texts: Mapping[str, str]) -> WatchedLaunch:
-    """A launch of the kernel that files with these texts have."""
-    return replace(launch, kernel=launch.kernel.definition.with_texts(texts, written=True))
 
 
 def _finish(fixing: Fixing, how: FixRequest, as_json: bool, **fields: Any) -> None:

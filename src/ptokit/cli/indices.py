@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ptokit.cli.files import check_destination
-from ptokit.cli.problems import FINE, FOUND, INTERRUPTED, Misuse, described, misused, print_error
+from ptokit.cli.problems import FINE, FOUND, INTERRUPTED, Misuse, misused, print_error
 from ptokit.cli.programs import library_call
 from ptokit.cli.report import print_answer
 from ptokit.traces.file import IndexTrace
@@ -39,20 +39,12 @@ def trace_indices(
         trace, status, interrupted = _recorded(words, how, is_module)
     if words and not trace.calls and not status:
         raise Misuse(NOTHING.format(words[0]))
-    _save(trace, out)
+    with misused(OSError, by=f"cannot write {out}: "), misused(ValueError, by=f"{out}: "):
+        trace.save(out)
     print_answer("trace-indices", as_json, str(trace), file=out, status=status, **trace.as_dict())
     if status:
         print_error(f"{words[0]} ended with status {status}; what it did until then is in {out}")
     return INTERRUPTED if interrupted else FOUND if status else FINE
-
-
-def _save(trace: IndexTrace, out: str) -> None:
-    try:
-        trace.save(out)
-    except OSError as problem:
-        raise Misuse(f"cannot write {out}: {described(problem)}") from problem
-    except ValueError as problem:
-        raise Misuse(f"{out}: {problem}") from problem
 
 
 def _recorded(words: Sequence[str], how: Mapping[str, int | None], is_module: bool) -> tuple[IndexTrace, int, bool]:
@@ -88,12 +80,8 @@ def _standard_error() -> Any:
 
 def replay_trace(file: str, targets: str, engine: str, lanes: int | None, shards: int, as_json: bool) -> int:
     """Replay a trace, and print what it takes."""
-    try:
+    with misused(OSError, by=f"cannot read {file}: "), misused(ValueError):
         trace = IndexTrace.load(file)
-    except OSError as problem:
-        raise Misuse(f"cannot read {file}: {described(problem)}") from problem
-    except ValueError as problem:
-        raise Misuse(str(problem)) from problem
     with library_call(), misused(ValueError):
         result = replay(trace, engine=engine, targets=targets, lanes=lanes, shards=shards)
     return print_answer("replay", as_json, f"{trace.heading()}\n{result}", file=file, **result.as_dict())

@@ -408,7 +408,7 @@ def _in_array(base: Argument, pattern: _Pattern, form: RecordedArray, offsets: I
     if pattern.dtype is not base.dtype or pattern.layout is not GlobalLayout.ND or offsets[0] < 0:
         return None
     hidden, own = pattern.strides[: DIMS - dims], pattern.strides[DIMS - dims :]
-    if any(step is not None for step in hidden):
+    if any(step is not None for step in hidden) or 0 in form.shape[: DIMS - dims]:
         return None
     if any(step not in (None, mine) for step, mine in zip(own, base.stride, strict=True)):
         return None

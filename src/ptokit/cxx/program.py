@@ -194,18 +194,25 @@ class _Shapes:
         self.where = lru_cache(maxsize=None)(self._where)
         self.placed: dict[tuple[TileSlot, int], int] = {}
         """The sites that gave tiles of a type an address."""
-        for _, slot, address, site in sorted(self._assigned(), key=itemgetter(0)):
-            self.placed.setdefault((slot, address), site)
+        self.families: dict[tuple[TileSlot, int], int] = {}
+        """By the type and the address of a tile that is a view of another one, and of that one: a number of both."""
+        for _, (first, *others), site in sorted(self._assigned(), key=itemgetter(0)):
+            self.placed.setdefault(first, site)
+            for other in others:
+                self.families[first] = self.families.setdefault(other, -1 - len(self.families))
 
-    def _assigned(self) -> Iterator[tuple[int, TileSlot, int, int]]:
-        """The calls that give tiles addresses: their numbers, the tiles, the addresses and the sites."""
+    def _assigned(self) -> Iterator[tuple[int, list[tuple[TileSlot, int]], int]]:
+        """The calls that give tiles addresses: their numbers, the tiles with their addresses, and the sites."""
         for group in self.groups:
-            tile = group.call.operands[0] if group.call.operands else None
-            if group.call.name == "tassign" and isinstance(tile, RecordedTile) and tile.address is not None:
+            for k, number in enumerate(group.numbers.tolist() if group.call.name == "tassign" else ()):
                 with suppress(Unexpressible):
-                    slot, shift = tile_slot(tile)[0], group.shifts.get(0, np.zeros(1, np.int64))
-                    for number, address in zip(group.numbers.tolist(), (tile.address + shift).tolist(), strict=True):
-                        yield number, slot, address, group.call.site
+                    tiles = [
+                        (tile_slot(tile)[0], tile.address)
+                        for tile in group.at(k).operands
+                        if isinstance(tile, RecordedTile) and tile.address is not None
+                    ]
+                    if tiles:
+                        yield number, tiles, group.call.site
 
     def _by_argument(self, group: AlikeCalls) -> list[AlikeCalls]:
         """The parts of a group whose arrays are the same arguments."""
@@ -307,9 +314,13 @@ class _Shapes:
         parts = [part for part in self.by_index[block] if part.core in self.cores or not self.cores]
         calls = {(part.core, part.subblock): self._calls(part) for part in parts}
         cores = [(core == "vector", own) for (core, vector), own in calls.items() if not vector]
-        of_vector, merged = self._merged(cores)
+        joint = self._joint(cores)
+        of_vector, merged = self._merged(cores, joint)
         if self.vector_cores < 2:
             return [[Stream(block, *merged, self.tables)]]
+        if joint:
+            apart_from = {part: ~np.isin(own[0], joint) for part, own in calls.items()}
+            calls = {part: (own[0][apart_from[part]], own[1][apart_from[part]]) for part, own in calls.items()}
         first, second = Stream(block, *merged, self.tables, 0), calls.get(("vector", 1), NO_CALLS)
         own = calls.get(("vector", 0), NO_CALLS)
         if apart or not np.array_equal(own[0], second[0]):
@@ -317,6 +328,13 @@ class _Shapes:
         rows = merged[1].copy()
         rows[of_vector] = second[1]
         return [[first, Stream(block, merged[0], rows, self.tables, 1)]]
+
+    def _joint(self, cores: Sequence[tuple[bool, tuple[Ints, Ints]]]) -> list[int]:
+        """The shapes of calls that the cube core and the first vector core make together, and that are recorded on
+        both: gathers into L1 (a5/MGather.hpp:311, 404)."""
+        found = [number for number, shape in enumerate(self.shapes) if _is_gather_into_l1(shape)]
+        of_all = [np.isin(found, calls[0]).any() for _, calls in cores] if found else []
+        return found if len(of_all) > 1 and all(of_all) else []
 
     @cached_property
     def cores(self) -> frozenset[CoreName]:
@@ -384,27 +402,32 @@ class _Shapes:
             for flag, number in flags for event in np.unique(self.tables.table(number)[:, 0]).tolist()
         )  # fmt: skip
 
-    def _merged(self, cores: Sequence[tuple[bool, tuple[Ints, Ints]]]) -> tuple[Any, tuple[Ints, Ints]]:
+    def _merged(
+        self, cores: Sequence[tuple[bool, tuple[Ints, Ints]]], joint: Sequence[int]
+    ) -> tuple[Any, tuple[Ints, Ints]]:
         """The calls of several cores in an order in which each wait for another core comes after its set, and whether
-        they are those of a vector core."""
+        they are those of a vector core. A `joint` call is one of the cube core, when all have come to it."""
         if len(cores) == 1:
             of_vector, calls = cores[0]
             return np.full(len(calls[0]), of_vector), calls
-        runs = list(self._runs([self._crossings(calls) for _, calls in cores]))
+        cube = next((k for k, (of_vector, _) in enumerate(cores) if not of_vector), 0)
+        runs = list(self._runs([self._crossings(calls, joint) for _, calls in cores], cube, joint))
         sizes = np.array([end - first for _, first, end in runs], np.int64)
         of_vector = np.repeat(np.array([cores[k][0] for k, _, _ in runs], np.bool_), sizes)
         parts = [[cores[k][1][column][first:end] for k, first, end in runs] for column in (0, 1)]
         shapes, rows = (np.concatenate(own) if own else NO_CALLS[0] for own in parts)
         return of_vector, (shapes, rows)
 
-    def _crossings(self, calls: tuple[Ints, Ints]) -> list[tuple[int, Call | None]]:
-        """The positions of the flags between the cores among the calls of a core, and its end."""
+    def _crossings(self, calls: tuple[Ints, Ints], joint: Sequence[int]) -> list[tuple[int, Call | None]]:
+        """The positions of the flags between the cores and of joint calls among the calls of a core, and its end."""
         crossing = [number for number, shape in enumerate(self.shapes) if isinstance(shape, CrossShape)]
-        at = np.flatnonzero(np.isin(calls[0], crossing))
+        at = np.flatnonzero(np.isin(calls[0], [*crossing, *joint]))
         flags = map(self._call, calls[0][at].tolist(), calls[1][at].tolist())
         return [*zip(at.tolist(), flags, strict=True), (len(calls[0]), None)]
 
-    def _runs(self, cores: Sequence[list[tuple[int, Call | None]]]) -> Iterator[tuple[int, int, int]]:
+    def _runs(
+        self, cores: Sequence[list[tuple[int, Call | None]]], cube: int, joint: Sequence[int]
+    ) -> Iterator[tuple[int, int, int]]:
         """The order of calls: cores, each with the first call and the end of those that follow each other. A core goes
         on up to a flag that it cannot pass."""
         tokens: Counter[tuple[str, int]] = Counter()
@@ -417,11 +440,15 @@ class _Shapes:
                     if at[k] < stop:
                         yield k, at[k], stop
                         at[k], patient = stop, True
-                    elif flag is not None and self._passes(flag, tokens, patient=patient):
+                    elif flag is not None and flag[0] not in joint and self._passes(flag, tokens, patient=patient):
                         yield k, stop, stop + 1
                         at[k], next_[k], patient = stop + 1, next_[k] + 1, True
                     else:
                         break
+            heads = [core[next_[k]][1] for k, core in enumerate(cores)]
+            if all(head is not None and head[0] in joint for head in heads):
+                yield cube, at[cube], at[cube] + 1
+                at, next_, patient = [each + 1 for each in at], [each + 1 for each in next_], True
             if at == before and not patient:  # no core can go on: the machine says why
                 yield from ((k, at[k], core[-1][0]) for k, core in enumerate(cores))
                 return
@@ -639,7 +666,9 @@ class _Builder:
         return ir.TileUse(name, (rows, cols))
 
     def _family(self, slot: TileSlot, address: Expr) -> int | None:
-        """The home of a tile, if it has one."""
+        """The home of a tile, if it has one, or what it has in common with the views of it."""
+        if isinstance(address, int) and (slot, address) in self.shapes.families:
+            return self.shapes.families[slot, address]
         starts = [at for (_, memory), at in self.shapes.homes.items() if TileType.parse(memory) is slot.spec.loc]
         return max(at for at in starts if at <= address) if starts and isinstance(address, int) else None
 
@@ -670,6 +699,11 @@ def _numbered(groups: Sequence[AlikeCalls], count: int) -> Ints:
     for number, group in enumerate(groups):
         found[group.numbers] = number
     return found
+
+
+def _is_gather_into_l1(shape: Shape) -> bool:
+    tile = shape.slots[0] if isinstance(shape, InstrShape) and shape.name == "mgather" else None
+    return isinstance(tile, TileSlot) and tile.spec.loc is TileType.Mat
 
 
 def _array_uses(group: AlikeCalls) -> Iterator[tuple[RecordedArray, Ints]]:

@@ -171,7 +171,9 @@ class RecordedLaunch:
     """False if the recording ended inside this launch, or is paused there."""
 
 
-ProblemKind = Literal["crash", "exception", "limit", "forbidden", "exit", "failure", "value", "output", "trace"]
+ProblemKind = Literal[
+    "crash", "exception", "limit", "forbidden", "exit", "failure", "undefined", "value", "output", "trace"
+]
 
 
 @dataclass(frozen=True, slots=True)

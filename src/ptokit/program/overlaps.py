@@ -312,11 +312,6 @@ def _is_same(one: TileAccess, other: TileAccess) -> bool:
     return alike and one.bytes == other.bytes and _is_fixed(one.placed) and _is_fixed(other.placed)
 
 
-def _starts_together(one: TileAccess, other: TileAccess) -> bool:
-    """Whether two tiles begin at the same address: an instruction that is known by its effects may work so."""
-    return np.array_equal(one.placed.starts, other.placed.starts)
-
-
 class OverlapAnalysis:
     """Follows a program and collects the conflicts between its tiles."""
 
@@ -465,7 +460,8 @@ class OverlapAnalysis:
             shared = self._hit(written, read.buffer) & read.bytes and not (in_place and _is_same(written, read))
         if shared:
             how = f"{_line(instr)} writes {written.placed.tile.name} while it reads {read.placed.tile.name}"
-            is_fault = not (instr.opaque_form and _starts_together(written, read))
+            # an instruction that is known by its effects may work in place
+            is_fault = not (instr.opaque_form and np.array_equal(written.placed.starts, read.placed.starts))
             self._report(written.placed, read.placed, how, is_fault=is_fault)
 
     def _write(self, touch: TileAccess, instr: Instr, state: WriteState) -> None:

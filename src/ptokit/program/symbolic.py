@@ -14,10 +14,9 @@ from numbers import Number
 from typing import Any
 
 from ptokit.isa.unknown import unknown
+from ptokit.program.conditions import MIRRORED, NEGATED
 from ptokit.program.expr import Expr, ExtentVar, Op, Var, apply, difference, evaluate, extents_in, is_fixed, total
 
-OPPOSITES = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
-MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
 Form = tuple[tuple[Expr, int], ...]
 """A sum of multiples without its constant."""
 
@@ -50,7 +49,7 @@ class Conditions:
     def note(self, condition: Expr, holds: bool) -> bool:
         """Record a decision that depends on the run."""
         if isinstance(condition, Op):
-            self._take(condition.name if holds else OPPOSITES[condition.name], *condition.args)
+            self._take(condition.name if holds else NEGATED[condition.name], *condition.args)
         return holds
 
     def _take(self, how: str, a: Expr, b: Expr) -> None:

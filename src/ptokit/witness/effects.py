@@ -59,6 +59,8 @@ class Observed:
     name: str
     """In capitals."""
     events: list[ObservedIntrinsic] = field(default_factory=list)
+    line: int = 0
+    """Where the overload is in its header."""
 
     @property
     def pipes(self) -> frozenset[str]:
@@ -145,7 +147,7 @@ class _BlockReader:
                 if len(open_ones) == 1:
                     if now.events:
                         yield now
-                    now = Observed(open_ones[0])
+                    now = Observed(open_ones[0], line=_number(call.operands[1]))
             elif call.name == "end":
                 open_ones.pop()
                 if not open_ones:
@@ -231,6 +233,6 @@ def _number(operand: RecordedOperand) -> int:
 
 
 def _text(call: RecordedCall) -> str:
-    (operand,) = call.operands
+    operand = call.operands[0]
     assert isinstance(operand, RecordedText)
     return operand.text

@@ -69,10 +69,16 @@ class Witness:
         return compile_source(source, target, options, kept=self.kept)
 
     def run(
-        self, build: Build, entry: str, arguments: Sequence[ArrayArgument | ScalarArgument], grid: int | None = None
+        self,
+        build: Build,
+        entry: str,
+        arguments: Sequence[ArrayArgument | ScalarArgument],
+        grid: int | None = None,
+        subblocks: int = 1,
     ) -> tuple[list[ObservedBlock], Sequence[RecordingProblem]]:
-        """Run an entry: the blocks of its launches, and what stopped it."""
-        recording, table = record(build, entry, arguments, grid), table_of(build.target)
+        """Run an entry: the blocks of its launches, and what stopped it. `subblocks`: as in `record`."""
+        recording = record(build, entry, arguments, grid, subblocks=subblocks)
+        table = table_of(build.target)
         recorded = [block for launch in recording.launches for block in launch.blocks]
         blocks = [
             ObservedBlock(block.index, block.core, block.subblock, tuple(observed(recording, block, table)))

@@ -70,15 +70,13 @@ std::uint64_t with_bias(Pointer accumulator, Bias bias) {
   return reinterpret_cast<std::uint64_t>(accumulator);
 }
 
-// A public instruction: what is recorded until its end belongs to it.
+// A public instruction: what is recorded until its end belongs to it. The line tells overloads apart.
 struct Scope {
-  const char* name;
-  explicit Scope(const char* name) : name(name) { mark("begin"); }
-  ~Scope() { mark("end"); }
-  void mark(const char* what) const {
-    const Operand operand = Operand::of_text(name);
-    call(what, &operand, 1);
+  explicit Scope(const char* name, int line = __builtin_LINE()) {
+    const Operand operands[] = {Operand::of_text(name), Operand::of(line)};
+    call("begin", operands, 2);
   }
+  ~Scope() { call("end", nullptr, 0); }
 };
 
 template <typename Location>
