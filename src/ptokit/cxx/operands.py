@@ -29,6 +29,8 @@ STAND_INS: dict[str, str] = dict.fromkeys(("float4_e2m1", "float4_e1m2"), "uint8
 PACKED_MEMORIES = ("mat", "left", "right")
 """Memories whose tiles count elements of four bits. Public kernels count tiles in UB in bytes, too: these are taken as
 bytes."""
+PACKED = "int4"
+"""The type whose tiles count elements of four bits in UB, too (a2a3/TCvt.hpp:596)."""
 Indices = tuple[int, ...]
 
 
@@ -44,7 +46,7 @@ def element_type(name: str) -> DType:
 def in_bytes(tile: RecordedTile) -> RecordedTile:
     """A tile of elements of four bits as the tile of bytes that it is: half of the rows or columns, whichever lie side
     by side."""
-    if tile.dtype not in STAND_INS or tile.memory not in PACKED_MEMORIES:
+    if tile.dtype != PACKED and (tile.dtype not in STAND_INS or tile.memory not in PACKED_MEMORIES):
         return tile
     inner = tile.slayout if tile.slayout != "none_box" else tile.blayout
     if inner == "row_major":

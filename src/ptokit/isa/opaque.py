@@ -514,12 +514,20 @@ def _output(call: Call, name: str, rows: ByteRows | None, inputs: tuple[Input, .
     if not isinstance(spec, TileSpec):
         shape = spec.extents
     elif written_extent(call, name) == "valid":
-        shape = spec.valid
+        shape = _in_boxes(spec)
     elif written_extent(call, name) == "pairs":
         shape = spec.valid_rows, -(-spec.valid_cols // 2)
     else:
         shape = spec.rows, spec.cols
     return Compute(UNSPECIFIED, shape, Access(name, spec.layout), inputs)
+
+
+def _in_boxes(spec: TileSpec) -> tuple[int, int]:
+    """The valid region; of scales in boxes, whole boxes (a5/TMov.hpp:329)."""
+    if spec.format not in ("zz", "nn"):
+        return spec.valid
+    rows, cols = (-(-size // box) * box for size, box in zip(spec.valid, spec.box, strict=True))
+    return min(rows, spec.rows), min(cols, spec.cols)
 
 
 ESTIMATE = Cost("estimate")
