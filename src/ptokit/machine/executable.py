@@ -40,7 +40,7 @@ from ptokit.program.cores import ends_of, fenced_pipes, own_pipe
 from ptokit.program.expr import BLOCK_NUM, SUBBLOCK_IDX, Var
 from ptokit.program.instr_calls import written_arguments
 from ptokit.program.ir import Assign, Barrier, CrossFlag, Flag, Instr, LoadScalar, Loop, Stmt, TileDecl
-from ptokit.program.periods import Gap, gaps
+from ptokit.program.periods import RoundGap, gaps
 from ptokit.program.streams import Wait
 from ptokit.program.verify_call import judged
 from ptokit.progress import task
@@ -82,7 +82,7 @@ class _Loop(LoopStep):
         return found
 
 
-def _without(gaps: Iterable[Gap], count: int, session: Session) -> Iterator[int]:
+def _without(gaps: Iterable[RoundGap], count: int, session: Session) -> Iterator[int]:
     """The rounds of a loop without those in gaps, once two periods before have done the same. Those of a gap count as
     if they had shown the same findings, too."""
     begin = 0

@@ -32,7 +32,7 @@ from ptokit.program.cores import Cores, PipeWork, Sync
 from ptokit.program.instr_calls import unknown_writes
 from ptokit.program.ir import Instr, LoadScalar, Program, Stmt, walk
 from ptokit.program.overlaps import interleaved
-from ptokit.program.periods import Gap
+from ptokit.program.periods import RoundGap
 from ptokit.program.show import described
 from ptokit.target import Profile
 
@@ -147,7 +147,7 @@ class Session:
         is_counted = options.enables("traffic") or self.timer is not None
         self.traffic = TrafficMeter(self.costs.grains) if is_counted else None
         self.lanes = LaneRecorder()
-        self.gaps: Mapping[int, Sequence[Gap]] = {}
+        self.gaps: Mapping[int, Sequence[RoundGap]] = {}
         """Rounds of loops that are not run."""
         self.is_short = False
         """Whether rounds are left out that may not do what those before did."""

@@ -14,7 +14,7 @@ from math import lcm, prod
 from ptokit.program import ir
 from ptokit.program.cores import is_crossing
 from ptokit.program.expr import BLOCK_IDX, SUBBLOCK_IDX, Expr, ExpressionError, Op, Var, evaluate, parts, variables
-from ptokit.program.periods import Gap
+from ptokit.program.periods import RoundGap
 
 LONGEST_PERIOD = 12
 PERIODS = (64, 16, 8, 4, 2, 1)
@@ -87,13 +87,15 @@ def _rotating(stmt: ir.Stmt) -> tuple[Expr, ...]:
     return (stmt.event,) if isinstance(stmt, ir.Flag | ir.CrossFlag) else ()
 
 
-def steps(program: ir.Program, gaps: Mapping[int, Sequence[Gap]] | None = None) -> int:
+def steps(program: ir.Program, gaps: Mapping[int, Sequence[RoundGap]] | None = None) -> int:
     """About how many statements the first block runs, without the rounds in gaps; large operands count as several."""
     sizes = {name: prod((tile.spec.rows, tile.spec.cols)) for name, tile in program.tiles.items()}
     return _steps(program.body, sizes, {BLOCK_IDX: 0, SUBBLOCK_IDX: 0}, gaps or {})
 
 
-def _steps(body: ir.Block, sizes: dict[str, int], values: dict[Var, int], gaps: Mapping[int, Sequence[Gap]]) -> int:
+def _steps(
+    body: ir.Block, sizes: dict[str, int], values: dict[Var, int], gaps: Mapping[int, Sequence[RoundGap]]
+) -> int:
     total = 0
     for stmt in body:
         if isinstance(stmt, ir.Loop):

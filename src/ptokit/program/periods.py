@@ -1,8 +1,8 @@
 """Rounds of loops that do what earlier rounds did, for checks of recorded kernels.
 
 What a check finds in a loop repeats once the rounds repeat: the same tiles, flags and sizes with a period, and blocks
-of global memory that move on by one step. A `Gap` is a range of such rounds behind enough others. It is none if a later
-statement may meet in global memory what the rounds in the gap do, or if values decide what is found.
+of global memory that move on by one step. A `RoundGap` is a range of such rounds behind enough others. It is none if a
+later statement may meet in global memory what the rounds in the gap do, or if values decide what is found.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_POINTS = 1 << 23
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
-class Gap(NamedTuple):
+class RoundGap(NamedTuple):
     """Rounds of a loop that repeat: from `first` on up to `stop`, with a period."""
 
     first: int
@@ -51,7 +51,7 @@ class _Unknown(Exception):
 @dataclass
 class _Search:
     program: ir.Program
-    gaps: dict[int, list[Gap]] = field(default_factory=dict[int, list[Gap]])
+    gaps: dict[int, list[RoundGap]] = field(default_factory=dict[int, list[RoundGap]])
     loops: dict[int, ir.Loop] = field(default_factory=dict[int, ir.Loop])
     views: list[tuple[ir.View, _Inside]] = field(default_factory=list[tuple[ir.View, _Inside]])
 
@@ -74,7 +74,7 @@ class _Search:
         """The values of an expression: an axis for the blocks, and for each loop."""
         return evaluate_arrays(expr, _axes(inside, variables(expr)))
 
-    def _gaps(self, loop: ir.Loop, inside: _Inside) -> list[Gap]:
+    def _gaps(self, loop: ir.Loop, inside: _Inside) -> list[RoundGap]:
         """The rounds of a loop that repeat, with the first period that any of them have."""
         count, axis = len(_range(loop)), len(inside.loops)
         exprs = list(_repeating(loop.body, inside))
@@ -111,7 +111,7 @@ class _Search:
         if gapped and not all(self._apart(uses, gapped) for uses in by_array.values()):
             self.gaps.clear()
 
-    def _moves_on(self, gap: Gap, loop: ir.Loop, uses: Sequence[tuple[ir.View, _Inside]]) -> bool:
+    def _moves_on(self, gap: RoundGap, loop: ir.Loop, uses: Sequence[tuple[ir.View, _Inside]]) -> bool:
         """Whether all blocks of an array that a loop uses move on by one number of elements in a period."""
         steps: set[int] = set()
         for view, inside in uses:
@@ -179,7 +179,7 @@ class _Search:
         return found[0], found[1], found[2]
 
 
-def gaps(program: ir.Program, blocks: Sequence[int]) -> dict[int, list[Gap]]:
+def gaps(program: ir.Program, blocks: Sequence[int]) -> dict[int, list[RoundGap]]:
     """The gaps of each loop of a program, by its `id`, if only findings are asked for."""
     if program.form not in (ir.CPP, ir.CPP_FFTS) or program.vector_cores > 1 or not len(blocks):
         return {}
@@ -249,14 +249,14 @@ def _axes(inside: _Inside, used: frozenset[Var]) -> Mapping[Var, Ints]:
     return {var: values[var].reshape([-1 if dim == axes[var] else 1 for dim in range(count)]) for var in used}
 
 
-def _gaps_of(same: np.ndarray[Any, np.dtype[np.bool_]], warm_up: int, period: int) -> Iterator[Gap]:
+def _gaps_of(same: np.ndarray[Any, np.dtype[np.bool_]], warm_up: int, period: int) -> Iterator[RoundGap]:
     """The gaps in rounds, of which `same` says whether each is like the one a period later."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], same, [False])).astype(np.int8)))
     for first, end in edges.reshape(-1, 2).tolist():
         begin = first + warm_up
         periods = (end - begin) // period  # one more is run behind the gap
         if periods > 0:
-            yield Gap(begin, begin + periods * period, period)
+            yield RoundGap(begin, begin + periods * period, period)
 
 
 def _clusters(starts: Ints, ends: Ints) -> Ints:
