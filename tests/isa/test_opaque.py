@@ -189,6 +189,16 @@ def test_rows_of_one_source_alone_are_copied_behind_the_last_barrier(
         assert inside(called(name, "wrrwrr", dst=larger, dst_idx=larger, **sources)).ends == ends
 
 
+@pytest.mark.parametrize("name", ["tcolargmax", "tcolargmin"])
+@pytest.mark.parametrize(("cols", "nbytes"), [(64, 512), (200, 512), (9, 128), (8, 64)])
+def test_positions_and_elements_of_columns_take_two_rows_of_a_workspace(name: str, cols: int, nbytes: int) -> None:
+    """Which may be longer than its tile (TColReduceIdx.hpp:129, 253)."""
+    src, work = TileSpec(dtype("float32"), TileType.Vec, 4, 256, 4, cols), tile(TileType.Vec, 1, 16)
+    call = called(name, "wwrs", src=src, work=work)
+    reached = {each.extent(call).length for each in effects(call) if each.operand == "work" and each.extent is not None}
+    assert reached == {nbytes}
+
+
 def test_a_recorded_call_accesses_the_bytes_that_were_recorded() -> None:
     """Elements of 4 bytes: two rows of 32 columns, 64 apart, and behind the tile nothing."""
     definition = opaque("an_unknown_call", "w@V[2x128/256],r@MTE2[3x64/96],r;S,S-V,V")

@@ -25,8 +25,8 @@ MOVED_TWICE = (
     "test expects it in its place (tfusedmuladd_kernel.cpp)"
 )
 COMPACT = (
-    "in compact tiles, columns of fractals are as far apart as what is valid (TExtract.hpp:195, 323); here, as in "
-    "whole tiles: producers and consumers agree, and both are inside the tile"
+    "in compact tiles, columns of fractals are as far apart as what is valid (textract_common.hpp:268, 359, "
+    "a5/TExtract.hpp:195, 323); here, as in whole tiles: producers and consumers agree, and both are inside the tile"
 )
 PADDED = "the rest of the last block of valid columns is left to the load, which pads it (TFillPad.hpp:171)"
 UP_TO = "the extent of an opaque instruction covers every call that was seen (docs/witness.md)"
@@ -43,6 +43,12 @@ MORE_ROWS = (
 )
 OFF_PIPES = "known by its effects only: no core of the model has both L1 and MTE3 (TStore.hpp:274)"
 CONVOLUTION = "tiles of convolutions are known by their effects only: pipes depend on shapes (TTrans.hpp:731, 783)"
+ONE_WAIT = (
+    "an atomic add waits once behind all rows, and S to V and S to MTE2 follow (MScatter.hpp:239, 241): what comes "
+    "later waits for the same work"
+)
+FOUR_BITS = "the documents have no conversion of four-bit integers; the header has those with half (TCvt.hpp:862, 869)"
+HALVES = "into L1 by threads, each core does its half (MGather.hpp:403, 426): here, both are one call"
 ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("tsel|tprelu|trem|trems", "read (more|less)", "the mask is read through an address that lies in the workspace"),
     ("tgather|tgatherb|tscatter", "read (more|less)", DATA),
@@ -57,9 +63,11 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("a2a3:tload:TL-03", "write more", MORE_ROWS),
     ("a2a3:tstore:TT-01", "read more", MORE_ROWS),
     ("a2a3:tstore:-", "read more", OFF_PIPES),
+    ("a2a3:mscatter", "flags", ONE_WAIT),
+    ("a2a3:tcvt", "refused by CP-CVT-02", FOUR_BITS),
     ("a2a3:ttrans:wrs", "pipes|flags|write less", CONVOLUTION),
     ("a5:(tmov|tmatmul(_mx)?(_acc|_bias)?)", "(read|write) padding (mat|acc|(scale_)?(left|right))", FRACTALS),
-    ("a5:(textract|tmov|tmatmul|tstore):compact", "(read|write) (less|padding) (mat|left|right|acc)", COMPACT),
+    ("(a2a3|a5):(textract|tmov|tmatmul|tstore):compact", "(read|write) (less|padding) (mat|left|right|acc)", COMPACT),
     ("a5:textract", "(read|write) padding (mat|left|right)", FRACTALS),
     ("a5:tfillpad", "write less mat", PADDED),
     ("a5:tload", "write padding mat", LOADED),
@@ -79,6 +87,7 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("ttrans", "read more", RAW),
     ("trowexpand\\w+", "write more", HIDDEN),
     ("a2a3:(texpands|tands|tors|txors)", "(read|write) (more|less)", FILLED),
+    ("a5:mgather", "pipes|flags|write less", HALVES),
     ("a5:texpands", "read more", AS_SOURCE),
     ("a5:ttri", "write more", BEHIND),
     ("a5:tfusedmuladd", "write (more|less)", MOVED_TWICE),
