@@ -48,6 +48,17 @@ ONE_WAIT = (
     "later waits for the same work"
 )
 FOUR_BITS = "the documents have no conversion of four-bit integers; the header has those with half (TCvt.hpp:862, 869)"
+ONE_ROW = (
+    "one row in L1 is loaded in blocks of 32 bytes, as fractals are (tload_common.hpp:225), and a bias is moved whole "
+    "(TMov.hpp:44): inside the tile, no valid element depends on it"
+)
+FACTORS = "factors are read at the address in a register, which set_fpc sets (tmov_common.hpp:91): the witness counts none of it"
+NO_EXTENTS = (
+    "an accumulator with more rows than the product: refused by the documents, not by the header (TMatmul.hpp:140)"
+)
+ANY_ROOM = (
+    "a single element goes anywhere in fractals (tinsert_common.hpp:153); CP-INS-01 asks for a box, as for others"
+)
 HALVES = "into L1 by threads, each core does its half (MGather.hpp:403, 426): here, both are one call"
 ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("tsel|tprelu|trem|trems", "read (more|less)", "the mask is read through an address that lies in the workspace"),
@@ -64,6 +75,10 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("a2a3:tstore:TT-01", "read more", MORE_ROWS),
     ("a2a3:tstore:-", "read more", OFF_PIPES),
     ("a2a3:mscatter", "flags", ONE_WAIT),
+    ("a2a3:(tload|tmov)", "write more (mat|bias)", ONE_ROW),
+    ("tmov|tstore|textract|tinsert", "read less scaling", FACTORS),
+    ("tinsert", "refused by CP-INS-01", ANY_ROOM),
+    ("a5:tmatmul", "refused by CP-MM-02", NO_EXTENTS),
     ("a2a3:tcvt", "refused by CP-CVT-02", FOUR_BITS),
     ("a2a3:ttrans:wrs", "pipes|flags|write less", CONVOLUTION),
     ("a5:(tmov|tmatmul(_mx)?(_acc|_bias)?)", "(read|write) padding (mat|acc|(scale_)?(left|right))", FRACTALS),

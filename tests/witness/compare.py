@@ -53,6 +53,8 @@ DIVISOR = "CP-DIV-01"
 """The rule that refuses zeros as divisors."""
 SAME = {"TPUSH": "tstore", "TPOP": "tload"}
 """Instructions of the headers that are others on the machine: queues between the cores lie in global memory."""
+PUSHED = {"vec": "tmov", "mat": "tinsert"}
+"""The same for pushes on A5 into UB or L1 of the other core (TPush.hpp)."""
 UNBOXED = ("nd", "dn")
 """Forms of tiles without fractals."""
 SOMEWHERE = {"read": "gather", "write": "scatter"}
@@ -386,7 +388,7 @@ def compare(witness: Witness, source: Source, target: str, into: Comparison, own
                 observed.sort(key=lambda pair: pair[0])
                 assumed.sort(key=lambda each: each.place)
             calls = [call for _, call in observed]
-            names = [SAME.get(call.name, call.name.lower()) for call in calls], [call.name for call in assumed]
+            names = [*map(named, calls)], [call.name for call in assumed]
             if names[0] != names[1]:
                 into.files["unlike"] += 1
                 into.unlike.append(f"{file.name} {kernel.entry.name}: {apart(*names)}")
@@ -395,6 +397,12 @@ def compare(witness: Witness, source: Source, target: str, into: Comparison, own
             for at in alike:
                 for seen, said in zip(calls[at.a :][: at.size], assumed[at.b :][: at.size], strict=True):
                     into.add(kernel.entry.name, seen, said)
+
+
+def named(call: Observed) -> str:
+    """The instruction of the machine that a call is."""
+    into = [PUSHED[place.memory] for place in call.bytes_of("write") if place.memory in PUSHED]
+    return into[0] if into and call.name == "TPUSH" else SAME.get(call.name, call.name.lower())
 
 
 def apart(headers: Sequence[str], machine: Sequence[str]) -> str:
