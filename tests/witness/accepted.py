@@ -52,7 +52,7 @@ ONE_ROW = (
     "one row in L1 is loaded in blocks of 32 bytes, as fractals are (tload_common.hpp:225), and a bias is moved whole "
     "(TMov.hpp:44): inside the tile, no valid element depends on it"
 )
-FACTORS = "factors are read at the address in a register, which set_fpc sets (tmov_common.hpp:91): the witness counts none of it"
+FACTORS = "factors are read at an address in a register (tmov_common.hpp:91): the witness does not count that"
 NO_EXTENTS = (
     "an accumulator with more rows than the product: refused by the documents, not by the header (TMatmul.hpp:140)"
 )
