@@ -49,8 +49,8 @@ ONE_WAIT = (
 )
 FOUR_BITS = "the documents have no conversion of four-bit integers; the header has those with half (TCvt.hpp:862, 869)"
 ONE_ROW = (
-    "one row in L1 is loaded in blocks of 32 bytes, as fractals are (tload_common.hpp:225), and a bias is moved whole "
-    "(TMov.hpp:44): inside the tile, no valid element depends on it"
+    "one row in L1 is loaded in blocks of 32 bytes, as fractals are (tload_common.hpp:225), and rows of a bias or of "
+    "factors are moved whole (TMov.hpp:44, 73): inside the tile, no valid element depends on it"
 )
 FACTORS = "factors are read at an address in a register (tmov_common.hpp:91): the witness does not count that"
 NO_EXTENTS = (
@@ -75,8 +75,8 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("a2a3:tstore:TT-01", "read more", MORE_ROWS),
     ("a2a3:tstore:-", "read more", OFF_PIPES),
     ("a2a3:mscatter", "flags", ONE_WAIT),
-    ("a2a3:(tload|tmov)", "write more (mat|bias)", ONE_ROW),
-    ("tmov|tstore|textract|tinsert", "read less scaling", FACTORS),
+    ("a2a3:(tload|tmov)", "write more (mat|bias|scaling)", ONE_ROW),
+    ("(tmov|tstore|textract|tinsert)(_fp)?", "read less scaling", FACTORS),
     ("tinsert", "refused by CP-INS-01", ANY_ROOM),
     ("a5:tmatmul", "refused by CP-MM-02", NO_EXTENTS),
     ("a2a3:tcvt", "refused by CP-CVT-02", FOUR_BITS),
@@ -124,7 +124,9 @@ def reason(names: Sequence[str], kind: str, memory: str) -> str:
 UNCOMPARED: tuple[tuple[str, str, str], ...] = (
     ("", r"(TASSIGN|TRESHAPE|TSUBVIEW|TGET_SCALE_ADDR)\b.*", "states where a tile lies: no work of a pipe"),
     ("", r"(TSYNC|TFREE|TALLOC)\b.*", "flags only: no byte of the chip"),
-    ("", r"(SETFMATRIX|SET_IMG2COL_RPT|SET_IMG2COL_PADDING|SET_QUANT_SCALAR)\b.*", "sets registers"),
+    ("", r"(SETFMATRIX|SET_IMG2COL_RPT|SET_IMG2COL_PADDING|SET_QUANT_\w+)\b.*", "sets registers"),
+    ("", r"TPREFETCH\b.*", "fills a cache: no byte of the chip"),
+    ("", r"SYNCALL<SyncCoreType>.*", "a barrier of the hardware: no byte of the chip"),
 )
 """Why overloads are not compared: the family, or all; names and operands, as a pattern."""
 
