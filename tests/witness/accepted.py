@@ -33,8 +33,9 @@ UP_TO = "the extent of an opaque instruction covers every call that was seen (do
 UNROLLED = "scales are stored twice (TQuant.hpp:597); the vendor's test has room for both (tmov_zz_kernel.cpp:93)"
 FRACTALS = "whole fractals are moved and multiplied, in the padding of boxed tiles: no valid element depends on it"
 PADDING = (
-    "whole fractals are loaded, moved and multiplied (tload_common.hpp:21, textract_common.hpp:23, TMatmul.hpp:52): "
-    "what lies in a tile and outside of its valid region, no valid element depends on"
+    "whole fractals, and rows in L1, are loaded, moved and multiplied (tload_common.hpp:21, 225, TMov.hpp:44, 74, "
+    "textract_common.hpp:23, TMatmul.hpp:52): what lies in a tile and outside of its valid region, no valid element "
+    "depends on"
 )
 WRAPPED = "an index of 0, as all are here, makes the number of repeats wrap to 255 (TConcat.hpp:156)"
 OF_TENSOR = "more valid elements than the tensor has are an error by the documents; the header loads the tensor's"
@@ -48,10 +49,6 @@ ONE_WAIT = (
     "later waits for the same work"
 )
 FOUR_BITS = "the documents have no conversion of four-bit integers; the header has those with half (TCvt.hpp:862, 869)"
-ONE_ROW = (
-    "one row in L1 is loaded in blocks of 32 bytes, as fractals are (tload_common.hpp:225), and rows of a bias or of "
-    "factors are moved whole (TMov.hpp:44, 73): inside the tile, no valid element depends on it"
-)
 FACTORS = "factors are read at an address in a register (tmov_common.hpp:91): the witness does not count that"
 NO_EXTENTS = (
     "an accumulator with more rows than the product: refused by the documents, not by the header (TMatmul.hpp:140)"
@@ -75,7 +72,6 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("a2a3:tstore:TT-01", "read more", MORE_ROWS),
     ("a2a3:tstore:-", "read more", OFF_PIPES),
     ("a2a3:mscatter", "flags", ONE_WAIT),
-    ("a2a3:(tload|tmov)", "write more (mat|bias|scaling)", ONE_ROW),
     ("(tmov|tstore|textract|tinsert)(_fp)?", "read less scaling", FACTORS),
     ("tinsert", "refused by CP-INS-01", ANY_ROOM),
     ("a5:tmatmul", "refused by CP-MM-02", NO_EXTENTS),

@@ -24,6 +24,7 @@ from ptokit.finding import Finding, VerifyError, Where
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.opaque import GRID_BARRIERS
 from ptokit.isa.operand import TileSpec
+from ptokit.isa.policy import TileType
 from ptokit.isa.spelling import TMP
 from ptokit.lang.cpp_entries import LIBRARIES, entries_of, source_of
 from ptokit.lang.recorded import CppKernel, RecordedLaunches
@@ -77,7 +78,8 @@ class Assumed:
     core: str = ""
     """`AIC`, `AIV`, or `AIV0` and `AIV1` if both vector cores run."""
     boxes: tuple[tuple[str, Ranges], ...] = ()
-    """The memories of tiles of fractals, and their bytes, padding too."""
+    """The memories of tiles of fractals, and of rows outside of UB, which the headers move as such; and their bytes,
+    padding too."""
     form: str = ""
     """That of an instruction which is known by its effects only, or the rule of a finding."""
     block: int = 0
@@ -160,7 +162,7 @@ def watched() -> Iterator[list[Assumed]]:
             ranges = merged(touch.extent.positions(touch.place.start) * unit, unit)
             rows.append(Touch(touch.operand, touch.how, touch.place.name, ranges, touch.is_lost))
             tile = site.tiles.get(touch.operand)
-            if tile is not None and tile.format not in UNBOXED:
+            if tile is not None and (tile.format not in UNBOXED or (tile.rows == 1 and tile.loc is not TileType.Vec)):
                 boxes.append((touch.place.name, merged([touch.place.start * unit], tile.nbytes)))
         hidden = executed.call.route_kernel.handshake.seen_as
         pipes = [step.pipe.rpartition(".") for step in executed.steps if isinstance(step, PipeWork)]
