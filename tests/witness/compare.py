@@ -17,6 +17,7 @@ import numpy as np
 
 from ptokit.cxx.compile import Build, CompileError, CompileOptions
 from ptokit.cxx.problems import plain_name
+from ptokit.cxx.processes import CompileLimits
 from ptokit.cxx.record import AS_ASKED, ArrayArgument, ScalarArgument, works
 from ptokit.cxx.recording import VECTOR_CORES
 from ptokit.cxx.statements import CORES
@@ -46,6 +47,8 @@ MEMORIES = {memory.name: place.text for each in PROFILES.values() for place, mem
 """The machine's names of on-chip memories, and those of recordings."""
 ARRAY, NUMBER = 1 << 20, 64
 """Bytes of each array, and the value of each number, that an entry is run with."""
+LIMITS = CompileLimits(seconds=900)
+"""For the largest sources of the vendor's, and machines that do other work."""
 OWN = ("getvalue", "setvalue", "second_vector_core")
 """What the machine executes and no instruction of the headers is."""
 STATED = ("TL-03", "TT-01")
@@ -366,7 +369,7 @@ def compare_file(root: Path, kept: Kept, target: str, source: Source) -> Compari
 def compare(witness: Witness, source: Source, target: str, into: Comparison, own: tuple[Path, ...] = ()) -> None:
     """Run entries of a source with the headers and on the machine, and compare their calls in order. `own`: folders of
     ptokit's headers, precompiled."""
-    family, file, options = profile(target).family, source.file, CompileOptions(core=source.core)
+    family, file, options = profile(target).family, source.file, CompileOptions(core=source.core, limits=LIMITS)
     try:
         kernels = list(_some(_kernels(file, family, replace(options, headers=own)), source.entries))
         build = witness.compile(file, family, options)
