@@ -260,6 +260,7 @@ def test_a_function_that_is_defined_nowhere_matters_when_it_is_called(load: Call
     np.testing.assert_array_equal(given["out"], given["x"])
     found = refusal(kernel, **arrays(1), n=2)
     assert found.message == "the kernel calls nowhere, which no source defines"
+    assert found.level == "unmodelled"
 
 
 def test_a_launch_without_calls_is_not_accepted(load: Callable[[str, int], CppKernel]) -> None:

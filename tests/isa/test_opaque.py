@@ -186,7 +186,8 @@ def test_rows_of_one_source_alone_are_copied_behind_the_last_barrier(
     for one, other in ((0, 1), (1, 0)):
         smaller, larger = tile(TileType.Vec, rows[0], cols[0]), tile(TileType.Vec, rows[1], cols[1])
         sources = {f"src{one}": smaller, f"src{one}_idx": smaller, f"src{other}": larger, f"src{other}_idx": larger}
-        assert inside(called(name, "wrrwrr", dst=larger, dst_idx=larger, **sources)).ends == ends
+        call = Call(INSTRUCTIONS[name], {"dst": larger, "dst_idx": larger, **sources}, (), "a2a3")
+        assert inside(call).ends == ends
 
 
 @pytest.mark.parametrize("name", ["tcolargmax", "tcolargmin"])

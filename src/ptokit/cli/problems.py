@@ -52,7 +52,8 @@ def misused(*kinds: type[BaseException], by: str = "") -> Iterator[None]:
     try:
         yield
     except kinds as problem:
-        raise Misuse(f"{by}{problem}") from problem
+        is_of_system = by and isinstance(problem, OSError)  # without its number, and the name again
+        raise Misuse(f"{by}{described(problem) if is_of_system else problem}") from problem
 
 
 def described(problem: BaseException) -> str:

@@ -272,14 +272,13 @@ def _cpp(call: RecordedCall) -> Cpp:
 
 
 def _is_gap(call: RecordedCall, target: str) -> bool:
-    """Whether it is one that targets take and ptokit does not model: bitwise operations of floats, stores that convert
-    and add at once, and what definitions state of the target."""
+    """Whether it is one that targets take and ptokit does not model: bitwise operations of floats, and what definitions
+    state of the target."""
     types = _types(call)
     if call.name in ("tand", "tor") and types & FLOATS:
         return True
-    if call.name == "tstore" and len(types) > 1 and ("atomic", "add") in call.modifiers:
-        return True
-    return types == _cpp(call).unmodelled.get(target)
+    cpp = _cpp(call)
+    return types == cpp.unmodelled.get(target) or bool(types & (cpp.unmodelled_any.get(target) or frozenset()))
 
 
 def _modelled(call: RecordedCall, arrays: Arrays, target: str) -> tuple[InstrShape, Indices]:

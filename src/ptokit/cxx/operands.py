@@ -23,6 +23,8 @@ STAND_INS: dict[str, str] = dict.fromkeys(("float4_e2m1", "float4_e1m2"), "uint8
 PACKED_MEMORIES = ("mat", "left", "right")
 """Memories whose tiles count elements of four bits. Public kernels count tiles in UB in bytes, too: these are taken as
 bytes."""
+PACKED = "int4"
+"""The type whose tiles count elements of four bits in UB, too (a2a3/TCvt.hpp:596)."""
 Indices = tuple[int, ...]
 
 
@@ -38,7 +40,7 @@ def element_type(name: str) -> DType:
 def in_bytes(tile: RecordedTile) -> RecordedTile:
     """A tile of elements of four bits as the tile of bytes that it is: half of the rows or columns, whichever lie side
     by side."""
-    if tile.dtype not in STAND_INS or tile.memory not in PACKED_MEMORIES:
+    if tile.dtype != PACKED and (tile.dtype not in STAND_INS or tile.memory not in PACKED_MEMORIES):
         return tile
     inner = tile.slayout if tile.slayout != "none_box" else tile.blayout
     if inner == "row_major":
@@ -367,7 +369,7 @@ def _in_array(base: Argument, pattern: _Pattern, use: RecordedArray) -> Indices 
     if pattern.dtype is not base.dtype or pattern.layout is not GlobalLayout.ND or use.offset < 0:
         return None
     hidden, own = pattern.strides[: DIMS - dims], pattern.strides[DIMS - dims :]
-    if any(step is not None for step in hidden):
+    if any(step is not None for step in hidden) or 0 in use.shape[: DIMS - dims]:
         return None
     if any(step not in (None, mine) for step, mine in zip(own, base.stride, strict=True)):
         return None

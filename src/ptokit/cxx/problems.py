@@ -39,7 +39,7 @@ def problem_findings(recording: Recording) -> tuple[Finding, ...]:
         Finding(*UNKNOWN, problem.message, where=where_of(problem.frames))
         if problem.kind == "value"
         else Finding(
-            "error" if problem.fatal else "hazard",
+            "unmodelled" if problem.kind == "undefined" else "error" if problem.fatal else "hazard",
             OWN_CODE,
             problem.message,
             fix=MORE if problem.kind == "limit" else problem.fix,

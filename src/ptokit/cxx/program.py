@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -177,11 +177,20 @@ class _Shapes:
         self.where = lru_cache(maxsize=None)(self._where)
         self.placed: dict[tuple[TileSlot, int], int] = {}
         """The sites that gave tiles of a type an address."""
+        self.families: dict[tuple[TileSlot, int], int] = {}
+        """By the type and the address of a tile that is a view of another one, and of that one: a number of both."""
         for call in self.calls.values():
-            tile = call.operands[0] if call.operands else None
-            if call.name == "tassign" and isinstance(tile, RecordedTile) and tile.address is not None:
-                with suppress(Unexpressible):
-                    self.placed.setdefault((tile_slot(tile)[0], tile.address), call.site)
+            if call.name != "tassign":
+                continue
+            with suppress(Unexpressible):
+                first, *others = (
+                    (tile_slot(tile)[0], tile.address)
+                    for tile in call.operands
+                    if isinstance(tile, RecordedTile) and tile.address is not None
+                )
+                self.placed.setdefault(first, call.site)
+                for other in others:
+                    self.families[first] = self.families.setdefault(other, -1 - len(self.families))
 
     def _where(self, site: int) -> Where | None:
         return where_of(self.recording.sites[site], self.kernel)
@@ -224,9 +233,12 @@ class _Shapes:
         parts = [part for part in self.by_index[block] if part.core in self.cores or not self.cores]
         calls = {(part.core, part.subblock): self._calls(part) for part in parts}
         cores = [(core == "vector", own) for (core, vector), own in calls.items() if not vector]
-        merged = list(self._merged(cores))
+        joint = self._joint(cores)
+        merged = list(self._merged(cores, joint))
         if self.vector_cores < 2:
             return [[self._stream(block, None, merged)]]
+        if joint:
+            calls = {part: [call for call in own if call[0] not in joint] for part, own in calls.items()}
         first, second = self._stream(block, 0, merged), calls.get(("vector", 1), [])
         own = calls.get(("vector", 0), [])
         if apart or [shape for shape, _ in own] != [shape for shape, _ in second]:
@@ -234,6 +246,13 @@ class _Shapes:
         others = iter(second)
         theirs = [(of_vector, next(others) if of_vector else call) for of_vector, call in merged]
         return [[first, self._stream(block, 1, theirs)]]
+
+    def _joint(self, cores: Sequence[tuple[bool, list[Call]]]) -> frozenset[int]:
+        """The shapes of calls that the cube core and the first vector core make together, and that are recorded on
+        both: gathers into L1 (a5/MGather.hpp:311, 404)."""
+        found = frozenset([number for number, shape in enumerate(self.shapes) if _is_gather_into_l1(shape)])
+        of_all = [any(shape in found for shape, _ in calls) for _, calls in cores] if found else []
+        return found if len(of_all) > 1 and all(of_all) else frozenset()
 
     def _stream(self, block: int, vector: int | None, calls: Sequence[tuple[bool, Call]]) -> Stream:
         return Stream(block, [shape for _, (shape, _) in calls], [numbers for _, (_, numbers) in calls], vector)
@@ -276,17 +295,23 @@ class _Shapes:
         flags = [(flag, numbers[0]) for _, flag, numbers in self._all_made() if isinstance(flag, FlagShape)]
         return TokenFlags(((flag.src, flag.dst), event) for flag, event in flags)
 
-    def _merged(self, cores: Sequence[tuple[bool, list[Call]]]) -> Iterator[tuple[bool, Call]]:
+    def _merged(self, cores: Sequence[tuple[bool, list[Call]]], joint: Collection[int]) -> Iterator[tuple[bool, Call]]:
         """The calls of several cores in an order in which each wait for another core comes after its set, and whether
-        they are those of a vector core."""
+        they are those of a vector core. A `joint` call is one of the cube core, when all have come to it."""
         tokens: Counter[tuple[str, int]] = Counter()
         at, patient = [0] * len(cores), True
         while any(at[k] < len(calls) for k, (_, calls) in enumerate(cores)):
             before = list(at)
             for k, (of_vector, calls) in enumerate(cores):
-                while at[k] < len(calls) and self._passes(calls[at[k]], tokens, patient=patient):
+                while at[k] < len(calls) and calls[at[k]][0] not in joint:
+                    if not self._passes(calls[at[k]], tokens, patient=patient):
+                        break
                     yield of_vector, calls[at[k]]
                     at[k], patient = at[k] + 1, True
+            heads = [calls[at[k]] for k, (_, calls) in enumerate(cores) if at[k] < len(calls)]
+            if len(heads) == len(cores) and all(shape in joint for shape, _ in heads):
+                yield False, next(call for call, (of_vector, _) in zip(heads, cores, strict=True) if not of_vector)
+                at, patient = [each + 1 for each in at], True
             if at == before and not patient:  # no core can go on: the machine says why
                 for k, (of_vector, calls) in enumerate(cores):
                     yield from ((of_vector, call) for call in calls[at[k] :])
@@ -506,7 +531,9 @@ class _Builder:
         return ir.TileUse(name, (rows, cols))
 
     def _family(self, slot: TileSlot, address: Expr) -> int | None:
-        """The home of a tile, if it has one."""
+        """The home of a tile, if it has one, or what it has in common with the views of it."""
+        if isinstance(address, int) and (slot, address) in self.shapes.families:
+            return self.shapes.families[slot, address]
         starts = [at for (_, memory), at in self.shapes.homes.items() if TileType.parse(memory) is slot.spec.loc]
         return max(at for at in starts if at <= address) if starts and isinstance(address, int) else None
 
@@ -543,6 +570,11 @@ def _vector_cores(recording: Recording, launch: RecordedLaunch) -> int:
     if any(not is_own(call) for call in _called(recording, seconds)):
         return VECTOR_CORES
     return VECTOR_CORES if any(call.name == CROSS_WAIT for call in _called(recording, cubes)) else 1
+
+
+def _is_gather_into_l1(shape: Shape) -> bool:
+    tile = shape.slots[0] if isinstance(shape, InstrShape) and shape.name == "mgather" else None
+    return isinstance(tile, TileSlot) and tile.spec.loc is TileType.Mat
 
 
 def _called(recording: Recording, blocks: Sequence[RecordedBlock]) -> Iterator[RecordedCall]:

@@ -357,7 +357,7 @@ class _RecordingRun:
         count = min(self._shared.get("frame_count"), FRAMES)
         addresses = tuple(self._shared.control["frames"][0, :count].tolist())
         if missing := UNDEFINED.search(printed):
-            self._problem("failure", f"the kernel calls {shown_function(missing[1])}, which no source defines")
+            self._problem("undefined", f"the kernel calls {shown_function(missing[1])}, which no source defines")
         elif state == STOPPED:
             kind, message = self._stopped()
             self._problem(kind, message, self._frames(addresses), fix=FILLED if self._is_null() else "")

@@ -156,6 +156,10 @@ class LaunchArgument:
     """Of a scalar; None for an array, and for a null pointer."""
 
 
+MOST_DYNAMIC = 1 << 32
+"""Bytes of dynamic UB that a launch may ask for: more than any target has."""
+
+
 @dataclass(frozen=True, eq=False)
 class RecordedLaunch:
     """One launch of a kernel."""
@@ -166,12 +170,20 @@ class RecordedLaunch:
     """The entry's arguments in order, then the allocations up to the end: the same for every launch of a recording."""
     blocks: Sequence[RecordedBlock]
     passed: tuple[RecordedOperand, ...] = ()
-    """What the launch passed to the kernel, if the headers say."""
+    """The bytes of dynamic UB that the launch asks for, if it does."""
     complete: bool = True
     """False if the recording ended inside this launch, or is paused there."""
 
+    @property
+    def dyn_ub(self) -> int | None:
+        """The bytes of dynamic UB that the launch asks for; None if it does not."""
+        (asked, *_) = (*self.passed, None)
+        return int(asked.value) if isinstance(asked, RecordedScalar) and 0 < asked.value <= MOST_DYNAMIC else None
 
-ProblemKind = Literal["crash", "exception", "limit", "forbidden", "exit", "failure", "value", "output", "trace"]
+
+ProblemKind = Literal[
+    "crash", "exception", "limit", "forbidden", "exit", "failure", "undefined", "value", "output", "trace"
+]
 
 
 @dataclass(frozen=True, slots=True)

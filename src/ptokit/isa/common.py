@@ -534,7 +534,7 @@ class Text:
     """The instruction whose name it has in text and in C++, if it is another form of that one."""
     orders: tuple[tuple[str, ...], ...] = ()
     """Other orders of the sources."""
-    result: str = "dst"
+    results: tuple[str, ...] = ("dst",)
     """What it writes."""
     listed: bool = False
     """Whether a comma precedes the attributes in `ins` (`OpText.listed`)."""
@@ -548,9 +548,11 @@ class Text:
         first, second = list[str](), list[str]()
         for order in orders:
             values, types = ", ".join(f"%{source}" for source in order), ", ".join("..." for _ in order)
+            made, tiles = ", ".join(f"%{result}" for result in self.results), ["!pto.tile<...>" for _ in self.results]
             operands = types if len(order) == 1 else f"({types})"
-            first.append(f"%{self.result} = pto.{name} {values}{attributes(modifiers)} : {operands} -> !pto.tile<...>")
-            outs = f"outs(%{self.result} : !pto.tile_buf<...>)"
+            into = tiles[0] if len(tiles) == 1 else f"({', '.join(tiles)})"
+            first.append(f"{made} = pto.{name} {values}{attributes(modifiers)} : {operands} -> {into}")
+            outs = f"outs({made} : {', '.join('!pto.tile_buf<...>' for _ in tiles)})"
             second.append(f"pto.{name} ins({values}{inside} : {types}) {outs}{after}")
         return {"Level 1": tuple(first), "Level 2": tuple(second)}
 
@@ -579,7 +581,8 @@ def build(
 ) -> Instruction:
     """An instruction on one pipe, with a route that has its name, and special ones; `cost` is by pipe."""
     first, *sources = (param.name for param in params)
-    text = replace(text or Text(tuple(sources)), result=first)
+    text = text or Text(tuple(sources))
+    text = replace(text, results=(first, *text.results[1:]))
     on: Mapping[str, str] = dict.fromkeys(NPU, pipe) if isinstance(pipe, str) else pipe
     costs = cost or ({"V": COSTS[row.op]} if row.op in COSTS else {})
 

@@ -29,7 +29,6 @@ from typing import Any, Literal
 
 from ptokit.brief import brief
 from ptokit.isa.catalog import variants
-from ptokit.isa.common import in_ub
 from ptokit.isa.dtype import DType
 from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Cpp, Destination, Instruction, Param
 from ptokit.isa.kernel import ByteRows, Cost, Effect, Handshake, Pair, RouteKernel
@@ -236,21 +235,19 @@ ROWS = (
     # vector arithmetic
     *_rows("taddc tsubc", "V", "w:dst r:src0,src1,src2"),
     *_rows("taddsc tsubsc", "V", "w:dst r:src0 n:scalar r:src1"),
-    *_rows("taddrelu taddreluconv", "V", BINARY),
-    *_rows("tadddeqrelu", "V", "w:dst r:src0,src1 n:scale s"),
-    *_rows("tsubrelu tsubreluconv", "V", BINARY),
-    *_rows("tmuladddst tfusedmuladd tfusedmuladdrelu", "V", "u:dst r:src0,src1"),
+    *_rows("taddrelu", "V", BINARY),
+    *_modelled("taddreluconv tadddeqrelu tsubrelu tsubreluconv tmuladddst tfusedmuladd tfusedmuladdrelu"),
     *_modelled("tprelu txor txors trem trems tfmod tfmods tpow tpows trsqrt"),
     *_rows("tcmps", "V", BINARY),
     *_rows("tcvt", "V", "w:dst r:src s", "w:dst r:src s n:mode", "w:dst r:src s n:mode,saturation"),
     # partial arithmetic
-    *_rows("tpartargmax tpartargmin", "V", "w:dst r:src0,src1 w:dst_idx r:src0_idx,src1_idx"),
+    *_modelled("tpartargmax tpartargmin"),
     # rows and columns
     *_modelled("trowprod"),
     *_modelled("tcolsum", "w:dst r:src s n:is_binary"),
     *_modelled("trowargmax trowargmin tcolargmax tcolargmin", "w:dst,dst_idx r:src s"),
     *_modelled("trowexpandexpdif trowexpandadd trowexpandsub trowexpandmul trowexpanddiv trowexpandmax trowexpandmin"),
-    *_rows("tpairreducesum", "V", UNARY),
+    *_modelled("tpairreducesum"),
     # fills, padding, parts
     *_modelled("tfillpad"),
     *_modelled("tfillpad_inplace tfillpad_expand", pipe=BY_MEMORY),
@@ -281,9 +278,9 @@ ROWS = (
         "w:dst r:src,value w:counts s",
         "w:dst r:src n:value w:counts s",
     ),
-    *_rows("tgatherb", "V", "w:dst r:src,offset"),
+    *_modelled("tgatherb"),
     *_rows("tscatter", "V", UNARY),
-    *_rows("thistogram", "V", "w:dst r:src,idx", UNARY),
+    *_modelled("thistogram", UNARY),
     # quantisation
     *_modelled("tquant", "w:dst r:src w:exp,max,scaling", "w:dst r:src w:exp,max,scaling,exp_zz"),
     *_modelled("tdequant", "w:dst r:src,scale"),
@@ -517,12 +514,20 @@ def _output(call: Call, name: str, rows: ByteRows | None, inputs: tuple[Input, .
     if not isinstance(spec, TileSpec):
         shape = spec.extents
     elif written_extent(call, name) == "valid":
-        shape = spec.valid
+        shape = _in_boxes(spec)
     elif written_extent(call, name) == "pairs":
         shape = spec.valid_rows, -(-spec.valid_cols // 2)
     else:
         shape = spec.rows, spec.cols
     return Compute(UNSPECIFIED, shape, Access(name, spec.layout), inputs)
+
+
+def _in_boxes(spec: TileSpec) -> tuple[int, int]:
+    """The valid region; of scales in boxes, whole boxes (a5/TMov.hpp:329)."""
+    if spec.format not in ("zz", "nn"):
+        return spec.valid
+    rows, cols = (-(-size // box) * box for size, box in zip(spec.valid, spec.box, strict=True))
+    return min(rows, spec.rows), min(cols, spec.cols)
 
 
 ESTIMATE = Cost("estimate")
@@ -558,9 +563,9 @@ def _kernels(name: str, pipe: str, params: tuple[Param, ...]) -> Iterator[tuple[
 
 def _own_kernels(family: str, name: str, params: tuple[Param, ...]) -> dict[str, RouteKernel]:
     """What headers do otherwise than one instruction of the vector unit does. A gather of rows writes one for each of
-    the source (TGather.hpp:125). Those of A2/A3 add and scale where the sources are (TAddDeqRelu.hpp:58, 75), read
-    indices by the scalar pipe (TConcat.hpp:135), scatter by it (TScatter.hpp:145), and find positions in columns by
-    two rows of a workspace, which may be longer than its tile (TColReduceIdx.hpp:129)."""
+    the source (TGather.hpp:125). Those of A2/A3 read indices by the scalar pipe (TConcat.hpp:135), scatter by it
+    (TScatter.hpp:145), and find positions in columns by two rows of a workspace, which may be longer than its tile
+    (TColReduceIdx.hpp:129)."""
     plain = dict(_kernels(name, "V", params))
     operands = tuple(param.name for param in params)
     if name == "tgather" and operands == ("dst", "src"):
@@ -573,9 +578,6 @@ def _own_kernels(family: str, name: str, params: tuple[Param, ...]) -> dict[str,
     if family == "a2a3" and name in ("tcolargmax", "tcolargmin") and operands == ("dst", "dst_idx", "src", WORK):
         more = Effect(WORK, "write", "V", _two_steps)
         return {route: replace(kernel, effects=(*kernel.effects, more)) for route, kernel in plain.items()}
-    if (family, name) == ("a2a3", "tadddeqrelu"):
-        lost = (Effect(source, "write", "V", in_ub(source)) for source in ("src0", "src1"))
-        return {route: replace(kernel, effects=(*kernel.effects, *lost)) for route, kernel in plain.items()}
     if (family, name) == ("a2a3", "tconcat") and any(param.name in INDICES for param in params):
         effects = (Effect(each.name, each.access, "S" if each.name in INDICES else "V") for each in params)
         handshake = Handshake((("MTE2", "S"),), ("S", "V"), between=(("S", "V"),))

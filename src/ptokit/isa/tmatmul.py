@@ -61,9 +61,24 @@ PLACES = (
     filled("CP-MM-02", "a"),
     filled("CP-MM-02", "b"),
 )
+
+
+def allocated(operand: str, text: str, holds: Test, enough: Test) -> tuple[Rule, Rule]:
+    """Allocated extents agree. Headers take the valid ones and assert nothing of the others (a2a3/TMatmul.hpp:160,
+    a5/TMatmul.hpp:173), so there it is enough that they hold these."""
+    large = Case("it holds the valid region", lambda c: c.lookup(BY_VALID, False) and enough(c))
+    return replace(extents(operand, text, holds), when=~large), Rule(
+        "CP-MM-02", operand, f"not {text}; the headers take the valid region", holds, on=note(*NPU), when=large,
+        fix="a is m x k, b is k x n, dst is m x n",
+    )  # fmt: skip
+
+
+BY_VALID = Table({"a2a3": True, "a5": True})
 MATRICES = (
-    extents("b", "of as many rows as a has columns", lambda c: c.b.rows == c.a.cols),
-    extents("dst", "of a's rows and b's columns", lambda c: (c.dst.rows, c.dst.cols) == (c.a.rows, c.b.cols)),
+    *allocated("b", "of as many rows as a has columns", lambda c: c.b.rows == c.a.cols,
+               lambda c: c.b.rows >= c.a.valid_cols),
+    *allocated("dst", "of a's rows and b's columns", lambda c: (c.dst.rows, c.dst.cols) == (c.a.rows, c.b.cols),
+               lambda c: c.dst.rows >= c.a.valid_rows and c.dst.cols >= c.b.valid_cols),
 )  # fmt: skip
 LIMITS = (
     extents("a", f"of at most {LONGEST} valid rows and columns", lambda c: max(c.a.valid) <= LONGEST),

@@ -22,8 +22,8 @@ from ptokit.machine.pipes import Stuck
 from ptokit.machine.report import MachineOptions
 from ptokit.machine.shadow import READ, WRITE, Earlier, Shadow, meets
 from ptokit.machine.site import Executed, Site
-from ptokit.program.cores import PipeWork, core_of, cross_name, kind_of, unit_of
-from ptokit.program.ir import CrossFlag, Instr, Program, Stmt
+from ptokit.program.cores import PipeWork, core_of, cross_name, is_crossing, kind_of, unit_of
+from ptokit.program.ir import CrossFlag, Flag, Instr, Program, Stmt
 from ptokit.target import SCALAR, VECTOR, Profile
 
 
@@ -319,6 +319,11 @@ TWICE: dict[bool, tuple[Level, str]] = {
 """A flag that is set early: whether two sets follow each other in the order of issue."""
 
 
+def _is_of_none(stmt: Stmt) -> bool:
+    """Whether a flag has pipes of two cores: hardware has none such, and a note says so."""
+    return isinstance(stmt, Flag) and is_crossing(stmt)
+
+
 class FlagChecks:
     """Checks the flags of one launch."""
 
@@ -343,7 +348,7 @@ class FlagChecks:
     def end(self) -> None:
         """A block has ended."""
         for flag, setter in self.clocks.end():
-            if isinstance(setter, tuple) and self.orders and flag not in self._unset:
+            if isinstance(setter, tuple) and self.orders and flag not in self._unset and not _is_of_none(setter[0]):
                 message = f"the flag {self._named(flag)} is still set when a block ends"
                 fix = Fix(self.fixes.last_wait(flag), " at the end: the next kernel would find it set")
                 self.report([Finding("hazard", "KN-13", message, None, "flag", fix=fix)], *setter, flag=flag)

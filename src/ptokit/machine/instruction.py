@@ -197,7 +197,9 @@ class WatchedInstruction(InstructionStep):
         specs = [spec for name, spec in call.operands.items() if spec is not None and name != TMP]
         instruction, machine = self.instr.definition, self.executable
         operands = specs, self.instr.modifiers, call.repeats, call.clashes, call.operands.get(TMP)
-        return Prepared(instruction, machine.profile, lenient(machine.options), *operands, alone=self.alone)
+        return Prepared(
+            instruction, machine.profile, lenient(machine.options), *operands, alone=self.alone, vector=call.vector
+        )
 
     def _make_fresh(self, frame: WatchedFrame) -> tuple[str, ...]:
         """Poison tiles that are used for the first time; returns them."""
@@ -336,7 +338,12 @@ class CheckedExecution:
             rows = effect.extent(self.here.call) if effect.extent else whole
             extent = Extent(rows.rows, rows.length // place.shadow.unit, rows.pitch // place.shadow.unit)
             yield MemoryAccess(
-                effect.operand, effect.access, place, extent, tile=tile, is_lost=effect.access != READ and effect.lost
+                effect.operand,
+                effect.access,
+                place,
+                extent.before(place.shadow.size - place.start),
+                tile=tile,
+                is_lost=effect.access != READ and effect.lost,
             )
 
     def _header_accesses(self) -> Iterator[MemoryAccess]:
@@ -438,8 +445,8 @@ class CheckedExecution:
         session, shadow, extent, start = self.session, access.place.shadow, access.extent, access.place.start
         missing = shadow.unwritten(extent, start) if access.tile in session.memory.checks_defined else 0
         if missing:
-            count, reason = (missing * shadow.unit, extent.count * shadow.unit), shadow.reason(extent, start)
-            part = self._part(access, shadow.undefined(extent, start))
+            places, count = shadow.undefined(extent, start), (missing * shadow.unit, extent.count * shadow.unit)
+            part, reason = self._part(access, places), shadow.reason(int(places.min()), int(places.max()) + 1)
             finding = hazards.unwritten(part, *count, reason, session.profile.name, is_index=access.is_index)
             session.report([finding], self.instr)
             shadow.define(extent, start)

@@ -28,7 +28,8 @@ def clipped(program: ir.Program, most: int) -> tuple[ir.Program, int, int]:
     whole = steps(program)
     if whole <= most:
         return program, whole, whole
-    period, meets = _period(program), _meet_unevenly(program)
+    period = _period(program)
+    meets = len({nest for nest in _nests(program.body, ()) if nest}) > 1  # two cores, in nests of other rounds
     found = program, whole
     for count in PERIODS:
         body = ir.transform(program.body, lambda stmt, count=count: _clipped(stmt, count * period, period, meets))
@@ -41,7 +42,7 @@ def clipped(program: ir.Program, most: int) -> tuple[ir.Program, int, int]:
 
 def _clipped(stmt: ir.Stmt, kept: int, period: int, meet_unevenly: bool) -> ir.Stmt:
     rounds = _rounds(stmt)
-    if rounds is None or (meet_unevenly and _has_meetings(stmt)):
+    if rounds is None or (meet_unevenly and any(map(is_crossing, ir.walk((stmt,))))):
         return stmt
     assert isinstance(stmt, ir.Loop) and isinstance(stmt.start, int)
     kept += rounds % period
@@ -53,16 +54,6 @@ def _rounds(stmt: ir.Stmt) -> int | None:
     if not isinstance(stmt, ir.Loop) or not isinstance(stmt.start, int) or not isinstance(stmt.stop, int):
         return None
     return len(range(stmt.start, stmt.stop, stmt.step))
-
-
-def _has_meetings(stmt: ir.Stmt) -> bool:
-    """Whether a statement or one inside sets a flag between the cores, or waits for one."""
-    return any(map(is_crossing, ir.walk((stmt,))))
-
-
-def _meet_unevenly(program: ir.Program) -> bool:
-    """Whether two cores meet in nests of loops that do not all have the same rounds."""
-    return len({nest for nest in _nests(program.body, ()) if nest}) > 1
 
 
 def _nests(block: ir.Block, around: tuple[int | None, ...]) -> Iterator[tuple[int | None, ...]]:
