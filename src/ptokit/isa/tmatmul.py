@@ -64,8 +64,8 @@ PLACES = (
 
 
 def allocated(operand: str, text: str, holds: Test, enough: Test) -> tuple[Rule, Rule]:
-    """Allocated extents agree. Headers take the valid ones and assert nothing of the others (a2a3/TMatmul.hpp:83,
-    a5/TMatmul.hpp), so there it is enough that they hold these."""
+    """Allocated extents agree. Headers take the valid ones and assert nothing of the others (a2a3/TMatmul.hpp:160,
+    a5/TMatmul.hpp:173), so there it is enough that they hold these."""
     large = Case("it holds the valid region", lambda c: c.lookup(BY_VALID, False) and enough(c))
     return replace(extents(operand, text, holds), when=~large), Rule(
         "CP-MM-02", operand, f"not {text}; the headers take the valid region", holds, on=note(*NPU), when=large,

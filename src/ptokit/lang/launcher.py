@@ -113,6 +113,11 @@ class Launchable(ABC):
         self.cached: dict[Key, CachedLaunch | SmallLaunches] = {}
         """The cache of small launches, and of families of launches, whose programs are valid for new lengths."""
 
+    @property
+    def dyn_ub(self) -> int | None:
+        """The dynamic UB that its source asks for at the launch."""
+        return None
+
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
 
