@@ -27,6 +27,7 @@ from ptokit.cli.problems import Misuse
 from ptokit.cli.programs import check_program
 from ptokit.cli.request import CxxRequest, ProgramRequest
 from ptokit.cli.subject import forget, source_of
+from ptokit.cxx.entries import CppEntry
 from ptokit.finding import VerifyError
 from ptokit.lang.cpp_entries import kind_of
 
@@ -34,7 +35,24 @@ HOST_ONLY = ("main", "golden", "test_", "data_utils", "tiling_builder", "runtime
 """Sources of host programs: no kernels."""
 VARIABLE = re.compile(r"`[^`]*`|\b(?:0x)?\d[\da-f]*\b")
 """Names and numbers in a message."""
-NUMBERS: dict[str, dict[str, int]] = {}
+NUMBERS: dict[str, dict[str, int]] = {
+    "torch_jit/add": {"blockDim": 20, "N": 20 * 2048},
+    "fused_add_relu_mul": {"totalLength": 1 << 14},
+    "gemm_ar/gemm_compute": {"k_per_rank": 1024, "launch_block_count": 4, "rank": 0},
+    "gemm_ar/comm": {"nranks": 2, "num_compute_blocks": 4, "rank": 0},
+    "allgather_gemm": {"nRanks": 2, "launch_block_count": 4},
+    "distributed_ffn_grid": {"gridRows": 2, "gridCols": 2},
+    "moe_combine": {
+        "launchBlockCount": 4, "myRank": 0, "shape.aivBlocks": 4, "shape.ep": 2, "shape.expertNum": 4,
+        "shape.expertPerRank": 2, "shape.k": 1024, "shape.m": 16, "shape.maxOutputSize": 64, "shape.topK": 2,
+    },
+    "moe_dispatch": {"EP": 2, "blockNum": 2, "expertPerRank": 2, "maxOutputSize": 64},
+    "tget_bandwidth": {"elemCount": 4096, "nranks": 2, "rootRank": 0},
+    "engram_simt": {"tableRows": 1024},
+    "syncall": {"launchBlocks": 4, "syncBlocks": 4, "totalBlocks": 4, "aicBlocks": 2, "totalParticipants": 6},
+    "textract_ndto2xnz": {"key": 3, "ir0": 0, "ic0": 0, "ir1": 16, "ic1": 32},
+    "/comm/st/": {"count": 2},
+}  # fmt: skip
 """Numbers that launch real work, by a part of the file's name; the others are 1."""
 
 
@@ -123,8 +141,9 @@ def judge(options: argparse.Namespace, file: Path, found: FileResult) -> None:
     found.refusal = "" if chosen else "no entries"
     numbers = {name: value for part, given in NUMBERS.items() if part in str(file) for name, value in given.items()}
     names = [entry.name for entry in chosen]
-    for entry in chosen[:: -(-len(chosen) // options.entries)] if chosen else ():
-        if entry.name in found.entries:
+    ends = time.process_time() + options.budget
+    for entry in spread(chosen)[: options.entries]:
+        if entry.name in found.entries or time.process_time() > ends:
             continue
         needed = [each.name for each in entry.parameters if kind_of(each) in ("integer", "float")]
         args = {name: numbers.get(name, 1) for name in needed}
@@ -132,6 +151,12 @@ def judge(options: argparse.Namespace, file: Path, found: FileResult) -> None:
         asked = ProgramRequest(str(file), target_of(file), own, function=entry.name, cxx=cxx)
         found.entries[entry.name] = _checked(asked, options.seconds)
     found.unseen = [name for name in names if name not in found.entries]
+
+
+def spread(entries: Sequence[CppEntry]) -> list[CppEntry]:
+    """The entries in an order in which the first ones are far from each other."""
+    bits = len(entries).bit_length()
+    return sorted(entries, key=lambda entry: f"{entries.index(entry):0{bits}b}"[::-1])
 
 
 def _checked(request: ProgramRequest, seconds: int) -> dict[str, Any]:
@@ -208,6 +233,7 @@ def main() -> int:
     parser.add_argument("--generated", type=Path)
     parser.add_argument("--seconds", type=int, default=60, help="the limit of an entry, in processor time")
     parser.add_argument("--entries", type=int, default=100_000, help="the most entries of a file, spread evenly")
+    parser.add_argument("--budget", type=int, default=100_000, help="the processor time for the entries of a file")
     parser.add_argument("--level", default="error,hazard", help="the levels of findings that are shown")
     parser.add_argument("--show", action="store_true", help="only show the results that are there")
     options = parser.parse_args()

@@ -231,7 +231,7 @@ extern "C" __global__ AICORE void product{number}(__gm__ half* x, __gm__ half* y
 @pytest.mark.parametrize("target", ["a2a3", "a5"])
 def test_tiles_larger_than_what_is_loaded_and_multiplied_are_notes(tmp_path: Path, target: str) -> None:
     """Loads into fractals move what the tensor has (tload_common.hpp:269), products take what is valid
-    (a2a3/TMatmul.hpp:157)."""
+    (a2a3/TMatmul.hpp:160)."""
     cases = [(32, 32, 32, 32, set[str]()), (27, 20, 32, 32, {"TL-02"}), (16, 32, 32, 16, {"TL-02", "CP-MM-02"})]
     texts = (
         FRACTALS.format(number=k, rows=row[0], depth=row[1], left=row[2], acc=row[3]) for k, row in enumerate(cases)
@@ -303,3 +303,124 @@ def test_a_view_of_another_type_is_written_for_its_tile(tmp_path: Path, target: 
         report = kernel[1](x, out, target=target, engine="machine")
         assert [each.rule for each in report.findings if each.is_fault] == rules, view
         np.testing.assert_array_equal(out, [7] * 32 + x[32:].tolist())
+
+
+SCATTERS = """
+template <typename T>
+__global__ AICORE void scatter(__gm__ T* out, __gm__ T* x, __gm__ int32_t* at) {
+  Tile<TileType::Vec, int32_t, 2560, 8> where;
+  Tile<TileType::Vec, T, 2560, 8> data;
+  TASSIGN(where, 0);
+  TASSIGN(data, 2560 * 8 * 4);
+  GlobalTensor<T, Shape<1, 1, 1, 2560, 8>, Stride<1, 1, 1, 8, 1>> all(x);
+  GlobalTensor<int32_t, Shape<1, 1, 1, 2560, 8>, Stride<1, 1, 1, 8, 1>> places(at);
+  GlobalTensor<T, Shape<1, 1, 1, 1, 20480>, Stride<1, 1, 1, 20480, 1>> to(out);
+  TLOAD(where, places);
+  TLOAD(data, all);
+  set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  MSCATTER<Coalesce::Elem, ScatterAtomicOp::None, ScatterOOB::Undefined>(to, data, where);
+}
+
+void launch_asking(float* out, float* x, int32_t* at, void* stream) {
+  scatter<float><<<1, (uint32_t)(2560 * 64), stream>>>(out, x, at);
+}
+
+void launch_plainly(float* out, float* x, int32_t* at, void* stream) {
+  scatter<float><<<1, nullptr, stream>>>(out, x, at);
+}
+"""
+
+
+def test_a_launch_asks_for_dynamic_memory(tmp_path: Path) -> None:
+    """The second argument of a launch is dynUBufSize (MSCATTER.md, lines 511 to 521)."""
+    arrays = np.zeros(20480, "float32"), np.ones(20480, "float32"), np.arange(20480, dtype="int32")
+    for kernel, rules in zip(kernels_of(tmp_path, "a5", [SCATTERS]), ([], ["MG-BUDG-09"]), strict=True):
+        checked = pto.check(kernel, *arrays, target="a5")
+        report = kernel[1](*arrays, target="a5", engine="machine")
+        for found in (checked.findings, report.findings):
+            assert [each.rule for each in found if each.is_fault] == rules, kernel.name
+
+
+SCALES = """
+extern "C" __global__ AICORE void scales(__gm__ uint8_t* x, __gm__ uint8_t* out) {
+  Tile<TileType::Vec, uint8_t, 1, 64, BLayout::RowMajor, -1, -1> plain(1, 64), work(1, 64), stored(1, 64);
+  Tile<TileType::Vec, uint8_t, 32, 2, BLayout::RowMajor, -1, -1, SLayout::RowMajor, 32> boxes(31, 2);
+  TASSIGN(plain, 0);
+  TASSIGN(work, 0x100);
+  TASSIGN(boxes, 0x200);
+  TASSIGN(stored, 0x200);
+  GlobalTensor<uint8_t, Shape<1, 1, 1, 1, 64>, Stride<64, 64, 64, 64, 1>> from(x), to(out);
+  TLOAD(plain, from);
+  set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  TMOV(boxes, plain, work);
+  set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  TSTORE(to, stored);
+}
+"""
+
+
+def test_scales_are_moved_in_whole_boxes(tmp_path: Path) -> None:
+    """The last box of 16 rows is written whole (a5/TMov.hpp:329)."""
+    (kernel,) = kernels_of(tmp_path, "a5", [SCALES])
+    report = kernel[1](np.ones(64, "uint8"), np.zeros(64, "uint8"), target="a5", engine="machine")
+    assert not [each for each in report.findings if each.is_fault]
+
+
+UNMODELLED = {
+    "a2a3": ("Tile<TileType::Vec, half, 1, 64> from;\n  Tile<TileType::Vec, int4b_t, 1, 64> to;",
+             "TCVT(to, from, RoundMode::CAST_RINT);"),
+    "a5": ("Tile<TileType::Vec, int64_t, 1, 32> from, to;\n  Tile<TileType::Vec, uint32_t, 1, 32> at;\n"
+           "  TASSIGN(at, 0x800);\n  TEXPANDS(at, 0u);", "TSCATTER(to, from, at);"),
+}  # fmt: skip
+TAKEN = """
+extern "C" __global__ AICORE void taken(__gm__ uint8_t* x) {{
+  {tiles}
+  TASSIGN(from, 0);
+  TASSIGN(to, 0x400);
+  GlobalTensor<typename decltype(from)::DType, Shape<1, 1, 1, 1, decltype(from)::Cols>, Stride<1, 1, 1, 64, 1>> all(
+    (__gm__ typename decltype(from)::DType*)x);
+  TLOAD(from, all);
+  set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  {call}
+}}
+"""
+
+
+@pytest.mark.parametrize("target", UNMODELLED)
+def test_types_that_headers_take_are_not_modelled_and_no_fault(tmp_path: Path, target: str) -> None:
+    """Conversions to four bits (a2a3/TCvt.hpp:595), scatters of 8-byte elements (a5/TScatter.hpp:87)."""
+    tiles, call = UNMODELLED[target]
+    (kernel,) = kernels_of(tmp_path, target, [TAKEN.format(tiles=tiles, call=call)])
+    found = pto.check(kernel, np.zeros(512, "uint8"), grid=1, target=target).findings
+    assert {each.level for each in found} == {"unmodelled"}
+
+
+FOUR_BITS = """
+extern "C" __global__ AICORE void widen(__gm__ uint8_t* x, __gm__ half* out) {
+  Tile<TileType::Vec, uint8_t, 1, 64> bytes;
+  Tile<TileType::Vec, int4b_t, 1, 128> from;
+  Tile<TileType::Vec, half, 1, 128> to;
+  TASSIGN(bytes, 0);
+  TRESHAPE(from, bytes);
+  TASSIGN(to, 0x400);
+  GlobalTensor<uint8_t, Shape<1, 1, 1, 1, 64>, Stride<64, 64, 64, 64, 1>> all(x);
+  GlobalTensor<half, Shape<1, 1, 1, 1, 128>, Stride<128, 128, 128, 128, 1>> result(out);
+  TLOAD(bytes, all);
+  set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  TCVT(to, from, RoundMode::CAST_NONE);
+  set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  TSTORE(result, to);
+}
+"""
+
+
+def test_two_elements_of_four_bits_are_a_byte_in_ub(tmp_path: Path) -> None:
+    (kernel,) = kernels_of(tmp_path, "a2a3", [FOUR_BITS])
+    report = kernel[1](np.zeros(64, "uint8"), np.zeros(128, "float16"), target="a2a3", engine="machine")
+    assert {each.level for each in report.findings} <= {"unmodelled", "note"}

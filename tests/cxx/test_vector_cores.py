@@ -98,3 +98,45 @@ def test_a_gather_into_l1_is_one_call_of_both_cores(tmp_path: Path, executor: st
     report = kernel[1](*arrays, target="a5", engine="machine")
     assert not [each for each in report.findings if each.is_fault]
     assert arrays[3].tolist() == [1] * 256
+
+
+APART = """
+#include <pto/pto-inst.hpp>
+using namespace pto;
+
+extern "C" __global__ AICORE void halves(__gm__ float* x, __gm__ float* out) {
+  using Rows = GlobalTensor<float, Shape<1, 1, 1, 16, 16>, Stride<256, 256, 256, 16, 1>>;
+#if defined(__DAV_CUBE__)
+  Tile<TileType::Mat, float, 16, 16, BLayout::ColMajor, 16, 16, SLayout::RowMajor, 512> tile;
+  TASSIGN(tile, 0);
+  Rows from(x);
+  TLOAD(tile, from);
+  set_flag(PIPE_FIX, PIPE_MTE3, EVENT_ID0);
+  wait_flag(PIPE_FIX, PIPE_MTE3, EVENT_ID0);
+  set_intra_block(PIPE_MTE2, 0);
+  set_intra_block(PIPE_MTE2, 16);
+#else
+  Tile<TileType::Vec, float, 16, 16> rows;
+  TASSIGN(rows, 0);
+  TEXPANDS(rows, 1.0f);
+  set_flag(PIPE_V, PIPE_MTE3, EVENT_ID1);
+  wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID1);
+  wait_intra_block(PIPE_MTE3, 0);
+  if (get_subblockid() == 0) {
+    Rows first(out);
+    TSTORE(first, rows);
+  } else {
+    Rows second(out + 256);
+    TSTORE(second, rows);
+  }
+#endif
+}
+"""
+
+
+def test_a_flag_that_no_core_has_is_a_note_only(tmp_path: Path) -> None:
+    """The cube core sets it and waits for it, and the vector cores do different things."""
+    (tmp_path / "k.cpp").write_text(APART)
+    (kernel,) = load_entries(str(tmp_path / "k.cpp"), "a5")
+    report = kernel[1](np.ones(256, "float32"), np.zeros(512, "float32"), target="a5", engine="machine")
+    assert [(each.level, each.rule) for each in report.findings if each.level != "unmodelled"] == [("note", "KN-16")]

@@ -199,10 +199,8 @@ def _element_type(name: str, text: str) -> DType:
 
 def _zeros(name: str, kind: str, shape: Sequence[int]) -> Array:
     element = _element_type(name, kind)
-    try:
+    with misused(ValueError, MemoryError, by=f"{name}: cannot create {element.name}{list(shape)}: "):
         return np.zeros(shape, element.numpy)
-    except (ValueError, MemoryError) as problem:
-        raise Misuse(f"{name}: cannot create {element.name}{list(shape)}: {described(problem)}") from problem
 
 
 def _random(name: str, zeros: re.Match[str], low: str, high: str) -> Array:

@@ -25,9 +25,9 @@ NOTHING = "{} makes no call that is recorded: pto.gather, pto.scatter, torch's e
 
 
 def trace_indices(
-    words: Sequence[str], out: str, how: Mapping[str, int | None], made: str | None, is_module: bool, as_json: bool
+    words: Sequence[str], out: str, limits: Mapping[str, int | None], made: str | None, is_module: bool, as_json: bool
 ) -> int:
-    """Run a program, or generate indices, and write the trace; `how` has `limit`, `sample` and `seed`."""
+    """Run a program, or generate indices, and write the trace; `limits` has `limit`, `sample` and `seed`."""
     check_destination(out)
     if bool(made) == bool(words):
         raise Misuse("trace-indices takes a program after --, or --generate NAME:PARAMETER=VALUE,...")
@@ -36,7 +36,7 @@ def trace_indices(
         with misused(ValueError):
             trace = generate(made)
     else:
-        trace, status, interrupted = _recorded(words, how, is_module)
+        trace, status, interrupted = _recorded(words, limits, is_module)
     if words and not trace.calls and not status:
         raise Misuse(NOTHING.format(words[0]))
     with misused(OSError, by=f"cannot write {out}: "), misused(ValueError, by=f"{out}: "):
@@ -47,7 +47,7 @@ def trace_indices(
     return INTERRUPTED if interrupted else FOUND if status else FINE
 
 
-def _recorded(words: Sequence[str], how: Mapping[str, int | None], is_module: bool) -> tuple[IndexTrace, int, bool]:
+def _recorded(words: Sequence[str], limits: Mapping[str, int | None], is_module: bool) -> tuple[IndexTrace, int, bool]:
     """Run a program in a process of its own: its trace, its status, and whether it was interrupted. What it prints goes
     to standard error."""
     name = words[0]
@@ -55,7 +55,7 @@ def _recorded(words: Sequence[str], how: Mapping[str, int | None], is_module: bo
         raise Misuse(f"there is no file {name}")
     with tempfile.TemporaryDirectory(prefix="ptokit-") as folder:
         file = os.path.join(folder, "trace.npz")
-        given = {name: value for name, value in how.items() if value is not None}
+        given = {name: value for name, value in limits.items() if value is not None}
         with misused(ValueError):
             limits_of(**given)
         command = [sys.executable, "-m", RECORDER, file, json.dumps(given), "module" if is_module else "script", *words]

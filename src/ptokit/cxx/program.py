@@ -42,13 +42,13 @@ from ptokit.cxx.recording import (
 )
 from ptokit.cxx.source_text import SourceLoop, loop_around
 from ptokit.cxx.statements import (
-    CROSS_WAIT,
     BarrierShape,
     CrossShape,
     FlagShape,
     SyncShape,
     TokenFlags,
     TokenShape,
+    awaits_second,
     group_flags,
     is_idle,
     is_own,
@@ -489,7 +489,7 @@ class _Builder:
                 *address, row, col = own
                 spec = slot.tile.spec
                 use = self._tile(slot.tile, [*address, spec.rows, spec.cols], word, where)
-                uses.append(ir.TileUse(use.tile, (1, 1), ir.Window((row, col), (1, 1))))
+                uses.append(ir.TileUse(use.tile, (1, slot.count), ir.Window((row, col), (1, slot.count))))
             else:
                 uses.append(slot.operand(own))
         workspace = uses.pop() if shape.workspace else None
@@ -513,7 +513,7 @@ class _Builder:
             self.words[key] = depth, word
         if key not in scope.tiles:
             word = self.words.get(key, (0, ""))[1]
-            name = scope.tiles[key] = self.names.new(word or "tile")
+            name = scope.tiles[key] = self.names.new(word or (slot.spec.loc.text if slot.is_pointed else "tile"))
             placed = self._placed(slot, address[0]) if address else None
             self.tiles[name] = ir.TileDecl(
                 name,
@@ -532,6 +532,8 @@ class _Builder:
 
     def _family(self, slot: TileSlot, address: Expr) -> int | None:
         """The home of a tile, if it has one, or what it has in common with the views of it."""
+        if slot.is_pointed:
+            return ir.ANY_FAMILY
         if isinstance(address, int) and (slot, address) in self.shapes.families:
             return self.shapes.families[slot, address]
         starts = [at for (_, memory), at in self.shapes.homes.items() if TileType.parse(memory) is slot.spec.loc]
@@ -560,16 +562,16 @@ class _Builder:
 
 def _vector_cores(recording: Recording, launch: RecordedLaunch) -> int:
     """How many vector cores of a block a program needs: the second one if it does something, or if the cube core waits
-    for both at once."""
+    for it."""
     if not any(block.subblock for block in launch.blocks):
         return 1
     cross = headers.cross if (headers := profile(recording.target).headers) else None
-    of_cube = cross is not None and cross.both_vectors
+    of_both = cross is not None and cross.both_vectors
     seconds = [block for block in launch.blocks if block.subblock]
-    cubes = [block for block in launch.blocks if of_cube and block.core == "cube"]
+    cubes = [block for block in launch.blocks if block.core == "cube"]
     if any(not is_own(call) for call in _called(recording, seconds)):
         return VECTOR_CORES
-    return VECTOR_CORES if any(call.name == CROSS_WAIT for call in _called(recording, cubes)) else 1
+    return VECTOR_CORES if any(awaits_second(call, of_both=of_both) for call in _called(recording, cubes)) else 1
 
 
 def _is_gather_into_l1(shape: Shape) -> bool:

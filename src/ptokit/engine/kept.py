@@ -8,7 +8,7 @@ from typing import Any
 
 MOST_KEPT = 4096
 """The default size of a cache."""
-_changing = threading.Lock()
+_changing = threading.RLock()  # a signal handler may come back here, or fork
 if hasattr(os, "register_at_fork"):  # a child would wait for ever for what another thread holds while it forks
     os.register_at_fork(before=_changing.acquire, after_in_parent=_changing.release, after_in_child=_changing.release)
 

@@ -350,6 +350,12 @@ class CppLaunch(Launchable):
         """Those of the entry."""
         return self.owner.parameters
 
+    @property
+    def dyn_ub(self) -> int | None:
+        """The dynamic UB that the launch asks for, as recorded last."""
+        recorded = self._last.recording.launches if self._last is not None else ()
+        return recorded[self.number].dyn_ub if self.number < len(recorded) else None
+
     def bind(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
         """Sort the arguments of the entry."""
         return self.owner.bind(args, keywords)
@@ -401,7 +407,13 @@ class CppLauncher(Launcher):
             collector(launches.findings)
         else:
             launch = partial(quiet_report, options=options)
-        runs = [launch(Launcher(each, grid), *args, target=target, **keywords) for each, grid in launches.made]
+        stated = keywords.pop("dyn_ub", None)
+        runs = [
+            launch(
+                Launcher(each, grid), *args, target=target, dyn_ub=each.dyn_ub if stated is None else stated, **keywords
+            )
+            for each, grid in launches.made
+        ]
         last = next((run for run in runs if any(finding.level != "note" for finding in run.findings)), runs[-1])
         more = [finding for run in runs if run is not last for finding in run.findings]
         whole = replace(last, findings=(*launches.findings, *last.findings, *more))
@@ -467,10 +479,10 @@ def _content(arguments: Arguments) -> Iterator[object]:
 
 
 def _allocated(recording: Recording, arguments: Arguments) -> dict[str, np.ndarray[Any, Any]]:
-    """Zeros for the memory that host code allocates."""
+    """Zeros for the memory that host code allocates, and what scalar code and threads have stored."""
     named = {each.name: each for launch in recording.launches for each in launch.arguments if each.shape is not None}
     return {
-        name: np.zeros(each.shape or (1,), dtype(each.dtype).numpy)
+        name: recording.stored.get(name, np.zeros(0 if each.is_stored else each.shape or 1, dtype(each.dtype).numpy))
         for name, each in named.items()
         if name not in arguments.tensors
     }

@@ -29,14 +29,14 @@ class Range:
     high: float = inf
     never: set[int] = field(default_factory=set)
 
-    def narrow(self, how: str, limit: int, scale: int) -> None:
-        """Add the fact that `scale` (which is positive) times the sum is `how` the limit."""
+    def narrow(self, comparison: str, limit: int, scale: int) -> None:
+        """Add the fact that `scale` (which is positive) times the sum compares so to the limit."""
         below, above = limit // scale, -(-limit // scale)
-        if how in ("le", "lt", "eq"):
-            self.high = min(self.high, below if how != "lt" else above - 1)
-        if how in ("ge", "gt", "eq"):
-            self.low = max(self.low, above if how != "gt" else below + 1)
-        if how == "ne" and below == above:
+        if comparison in ("le", "lt", "eq"):
+            self.high = min(self.high, below if comparison != "lt" else above - 1)
+        if comparison in ("ge", "gt", "eq"):
+            self.low = max(self.low, above if comparison != "gt" else below + 1)
+        if comparison == "ne" and below == above:
             self.never.add(below)
 
 
@@ -52,7 +52,7 @@ class Conditions:
             self._take(condition.name if holds else NEGATED[condition.name], *condition.args)
         return holds
 
-    def _take(self, how: str, a: Expr, b: Expr) -> None:
+    def _take(self, comparison: str, a: Expr, b: Expr) -> None:
         terms = difference(a, b)
         constant = terms.pop(1, 0)
         if not terms:
@@ -62,7 +62,7 @@ class Conditions:
         sign = 1 if form[0][1] > 0 else -1
         key = tuple([(term, factor * sign // scale) for term, factor in form])
         known = self._ranges.setdefault(key, Range())
-        known.narrow(how if sign > 0 else MIRRORED[how], -constant * sign, scale)
+        known.narrow(comparison if sign > 0 else MIRRORED[comparison], -constant * sign, scale)
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
