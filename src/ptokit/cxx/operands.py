@@ -143,6 +143,8 @@ class TileSlot:
     """The C++ object, if it has no address."""
     view: int = 0
     """Bytes from the start of that object."""
+    is_pointed: bool = False
+    """Whether it stands for whatever tiles a pointer reaches."""
 
     @property
     def size(self) -> int:
@@ -169,23 +171,25 @@ def tile_slot(tile: RecordedTile) -> tuple[TileSlot, Indices]:
 
 @dataclass(frozen=True)
 class ElementSlot:
-    """One element of a tile. Its numbers are the tile's address, unless it has none, the row and the column."""
+    """One element of a tile, or some side by side. Its numbers are the tile's address, unless it has none, the row and
+    the column."""
 
     tile: TileSlot
+    count: int = 1
 
     @property
     def size(self) -> int:
         return self.tile.size
 
 
-def element_slot(tile: RecordedTile, offset: int) -> tuple[ElementSlot, Indices]:
-    """The element of a tile at an offset in its storage. Raises Unexpressible."""
+def element_slot(tile: RecordedTile, offset: int, count: int = 1) -> tuple[ElementSlot, Indices]:
+    """The elements of a tile from an offset in its storage on. Raises Unexpressible."""
     slot, numbers = tile_slot(tile)
     if slot.spec.format not in ("nd", "dn"):
         raise Unexpressible("ptokit does not model elements of such a tile")
     row, col = divmod(offset, slot.spec.stride)
     address = numbers[:-2]
-    return ElementSlot(slot), (*address, *((row, col) if slot.spec.format == "nd" else (col, row)))
+    return ElementSlot(slot, count), (*address, *((row, col) if slot.spec.format == "nd" else (col, row)))
 
 
 # --- arrays
@@ -242,7 +246,13 @@ class Arrays:
 
     def __init__(self, arguments: Sequence[LaunchArgument], uses: Iterable[RecordedArray]) -> None:
         self._names = UsedNames(argument.name for argument in arguments)
-        self._arrays = {k: argument for k, argument in enumerate(arguments) if argument.shape is not None}
+        uses = list(uses)
+        used = {use.argument for use in uses}
+        self._arrays = {
+            k: argument
+            for k, argument in enumerate(arguments)
+            if argument.shape is not None and (k in used or not argument.is_stored)
+        }
         self._bases = {k: _base(array) for k, array in self._arrays.items()}
         self._views: dict[RecordedArray, tuple[ArraySlot, Indices]] = {}
         self._made: list[Argument] = []

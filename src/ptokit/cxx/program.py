@@ -489,7 +489,7 @@ class _Builder:
                 *address, row, col = own
                 spec = slot.tile.spec
                 use = self._tile(slot.tile, [*address, spec.rows, spec.cols], word, where)
-                uses.append(ir.TileUse(use.tile, (1, 1), ir.Window((row, col), (1, 1))))
+                uses.append(ir.TileUse(use.tile, (1, slot.count), ir.Window((row, col), (1, slot.count))))
             else:
                 uses.append(slot.operand(own))
         workspace = uses.pop() if shape.workspace else None
@@ -513,7 +513,7 @@ class _Builder:
             self.words[key] = depth, word
         if key not in scope.tiles:
             word = self.words.get(key, (0, ""))[1]
-            name = scope.tiles[key] = self.names.new(word or "tile")
+            name = scope.tiles[key] = self.names.new(word or (slot.spec.loc.text if slot.is_pointed else "tile"))
             placed = self._placed(slot, address[0]) if address else None
             self.tiles[name] = ir.TileDecl(
                 name,
@@ -532,6 +532,8 @@ class _Builder:
 
     def _family(self, slot: TileSlot, address: Expr) -> int | None:
         """The home of a tile, if it has one, or what it has in common with the views of it."""
+        if slot.is_pointed:
+            return ir.ANY_FAMILY
         if isinstance(address, int) and (slot, address) in self.shapes.families:
             return self.shapes.families[slot, address]
         starts = [at for (_, memory), at in self.shapes.homes.items() if TileType.parse(memory) is slot.spec.loc]

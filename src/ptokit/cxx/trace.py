@@ -220,6 +220,8 @@ class TraceReader:
         """Return addresses, innermost first, relative to the library."""
         self.unknown: list[int] = []
         """Sites that read values which nobody could tell."""
+        self.conflicts: list[tuple[int, ...]] = []
+        """Of threads: the site, the address, both threads, and whether both write."""
         self._base: int | None = None
         self._first_site, self._first_object = first_site, first_object
         self._texts: list[str] = []
@@ -292,6 +294,9 @@ class TraceReader:
 
     def read_unknown_value(self, words: list[int]) -> None:
         self.unknown.append(words[0])
+
+    def read_conflict(self, words: list[int]) -> None:
+        self.conflicts.append(tuple(words))
 
     def read_allocation(self, words: list[int]) -> None:
         offset, size = words
@@ -456,6 +461,13 @@ class TraceReader:
             self._made.append(self._finished(launch, arguments))
         return tuple(self._made)
 
+    def stored(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """What scalar code and threads have stored."""
+        try:
+            return self.shared.news("values", 0)
+        except ValueError as error:
+            raise TraceError(f"the trace is damaged ({error})") from error
+
     def last_call(self) -> RecordedCall | None:
         """The call that was recorded last."""
         last = self._sequence.all[-1:]
@@ -512,6 +524,7 @@ _KINDS = (
     _Kind("the end of a launch", TraceReader.read_launch_end, 1, 1, LAUNCHES),
     _Kind("an allocation", TraceReader.read_allocation, 2, 2, MOST_ALLOCATIONS),
     _Kind("an unknown value", TraceReader.read_unknown_value, 1, 1, MOST_SITES),
+    _Kind("a conflict of threads", TraceReader.read_conflict, 5, 5, MOST_SITES),
 )
 """By tag, from 1 on: the order of `Tag` in runtime.cpp."""
 

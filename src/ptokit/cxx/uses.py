@@ -10,11 +10,13 @@ from math import prod
 
 import numpy as np
 
+from ptokit.cxx.decoding import with_element
 from ptokit.cxx.operands import element_type
 from ptokit.cxx.recording import RecordedArray, RecordedCall, RecordedLaunch, RecordedOperand, RecordedTile, Recording
 from ptokit.finding import Finding, Where
 from ptokit.isa.catalog import INSTRUCTIONS, derived
 from ptokit.isa.dtype import dtype
+from ptokit.isa.opaque import EXACT
 
 BYTE_OFFSETS = {"tgatherb": (2, 1, 32)}
 """Instructions that are known by their effects, and whose indices are offsets of blocks of bytes: as `_index_of`."""
@@ -42,14 +44,16 @@ class ArrayUse:
 
 def array_uses(recording: Recording) -> dict[str, ArrayUse]:
     """The use of each array of the launches, by its name."""
-    names = [argument.name for argument in recording.launches[0].arguments] if recording.launches else []
-    found = {name: ArrayUse() for name in names}
+    arguments = recording.launches[0].arguments if recording.launches else ()
+    names = [argument.name for argument in arguments]
+    found = {argument.name: ArrayUse() for argument in arguments if not argument.is_stored}
     loaded: dict[tuple[str, int | None, int], ArrayUse] = {}
-    for call in recording.calls:
+    for each in recording.calls:
+        call = with_element(each, arguments)
         uses = {
             place: found[names[operand.argument]]
             for place, operand in enumerate(call.operands)
-            if isinstance(operand, RecordedArray) and operand.argument is not None
+            if isinstance(operand, RecordedArray) and operand.argument is not None and names[operand.argument] in found
         }
         for place, use in uses.items():
             _note(call, place, use)
@@ -82,7 +86,8 @@ def _note(call: RecordedCall, place: int, use: ArrayUse) -> None:
         use.end, use.element = end, operand.dtype
     use.block = max(use.block, prod(operand.shape))
     use.strides.update(operand.stride)
-    if place and not use.dtype and call.name in INSTRUCTIONS:  # the first argument is written
+    is_read = EXACT[call.name] == "r" if call.name in EXACT else place and call.name in INSTRUCTIONS
+    if is_read and not use.dtype:  # the first argument of an instruction is written
         use.dtype = operand.dtype
 
 

@@ -479,10 +479,10 @@ def _content(arguments: Arguments) -> Iterator[object]:
 
 
 def _allocated(recording: Recording, arguments: Arguments) -> dict[str, np.ndarray[Any, Any]]:
-    """Zeros for the memory that host code allocates."""
+    """Zeros for the memory that host code allocates, and what scalar code and threads have stored."""
     named = {each.name: each for launch in recording.launches for each in launch.arguments if each.shape is not None}
     return {
-        name: np.zeros(each.shape or (1,), dtype(each.dtype).numpy)
+        name: recording.stored.get(name, np.zeros(0 if each.is_stored else each.shape or 1, dtype(each.dtype).numpy))
         for name, each in named.items()
         if name not in arguments.tensors
     }
