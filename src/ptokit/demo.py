@@ -14,7 +14,7 @@ from rich.table import Table
 import ptokit as pto
 from ptokit.render.document import new_console
 from ptokit.render.findings import finding_text, report_lines
-from ptokit.render.picture import tile_picture
+from ptokit.render.layouts import LayoutPicture
 
 if TYPE_CHECKING:
     from ptokit.lang.kernel import Kernel
@@ -74,11 +74,9 @@ def gather_into_l1(console: Console) -> None:
     with pto.target("a2a3"):
         dst = pto.Tile("mat", "float32", 16, 16, valid=(13, 16), blayout="col_major", slayout="row_major")
         pto.mgather(dst, pto.GlobalTensor(array), pto.GlobalTensor(rows), oob="zero")
-    lanes = np.arange(16)
-    seen = dst.buffer[dst.spec.layout.offset(lanes, 0)].astype(int)
-    labels = [int(v) if r < 13 and rows[r] < 26 else -1 for r, v in enumerate(seen)]
-    console.print(f"index {rows.tolist()}: a letter is a table row, a dot is zero")
-    console.print(tile_picture(dst.spec, labels))
+    seen = dst.read()[:, 0].astype(int).tolist()
+    console.print(f"index {rows.tolist()}: the rows of the tile begin with {seen}", soft_wrap=True)
+    console.print(LayoutPicture(dst.spec).text(console.width))
 
 
 def one_accepts_another_refuses(console: Console) -> None:

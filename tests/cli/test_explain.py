@@ -78,7 +78,8 @@ def test_demo_shows_its_acts() -> None:
     for part in (
         "wrap │ 3 9 0 5 0 7 3 1",
         "[0.5, 0.0, 1.5, 0.0, 1.0, 0.5]",
-        "EJEAZH·BCDJJM···",
+        "the rows of the tile begin with [4, 9, 4, 0, 25, 7, 0, 1, 2, 3, 9, 9, 12]",
+        "0x0200 GGGGGGGG [0, 8:16]",
         "a2a3: refused",
         "MG-MODE-03",
         "a5: 3 blocks, equal to NumPy: True",

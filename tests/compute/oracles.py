@@ -205,6 +205,42 @@ def multiple(name: str) -> Pairs:
     yield listed(dst), each(lambda a, b: a + b * -2.5, A, B)
 
 
+FUSED = {
+    "tmuladddst": lambda c, a, b: c + a * b, "tfusedmuladd": lambda c, a, b: a * c + b,
+    "tfusedmuladdrelu": lambda c, a, b: max(a * c + b, 0), "tsubrelu": lambda _, a, b: max(a - b, 0),
+}  # fmt: skip
+
+
+@oracle(*FUSED)
+def fused(name: str) -> Pairs:
+    dst = vec("float32", SMALL)
+    call(name, dst, vec("float32", A), vec("float32", B))
+    yield listed(dst), each(FUSED[name], SMALL, A, B)
+
+
+RECTIFIED = {"taddreluconv": operator.add, "tsubreluconv": operator.sub, "tadddeqrelu": lambda a, b: (a + b) * 0.25}
+
+
+@oracle(*RECTIFIED)
+def rectified(name: str) -> Pairs:
+    is_whole = name == "tadddeqrelu"
+    a, b, more = (WHOLE, OTHER, (0.25,)) if is_whole else (A, B, ())
+    dst = empty("float16", ROWS, COLS)
+    call(name, dst, *(vec("int32" if is_whole else "float32", x) for x in (a, b)), *more)
+    yield listed(dst), each(lambda x, y: max(RECTIFIED[name](x, y), 0), a, b)
+    if not is_whole:
+        narrow = empty("int8", ROWS, COLS)
+        call(name, narrow, vec("float16", A), vec("float16", B))
+        yield listed(narrow), each(lambda x, y: min(max(round(RECTIFIED[name](x, y)), 0), 127), A, B)
+
+
+@oracle("tpairreducesum")
+def paired(name: str) -> Pairs:
+    dst = empty("float32", ROWS, COLS)
+    call(name, dst, vec("float32", A))
+    yield listed(dst), [[a + b for a, b in zip(row[::2], row[1::2], strict=True)] + [99.0] * 4 for row in A]
+
+
 # --- comparisons, selections, conversions
 
 MODES = {"eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt,
@@ -312,6 +348,23 @@ def partial(name: str) -> Pairs:
     )
 
 
+@oracle("tpartargmax", "tpartargmin")
+def partial_places(name: str) -> Pairs:
+    is_better = operator.gt if name == "tpartargmax" else operator.lt
+    small, far = [row[:5] for row in B[:2]], [[100 + j + i for j in range(5)] for i in range(2)]
+    for swapped in (False, True):
+        pairs = [(A, WHOLE), (small, far)][:: -1 if swapped else 1]
+        dst, where = empty("float32", ROWS, COLS), empty("int32", ROWS, COLS)
+        (a, own), (b, other) = pairs
+        call(name, dst, vec("float32", a), vec("float32", b), where, vec("int32", own), vec("int32", other))
+        best, place = [list(row) for row in A], [list(row) for row in WHOLE]
+        for i, j in np.ndindex(2, 5):
+            second = b[i][j], other[i][j]
+            best[i][j], place[i][j] = second if is_better(b[i][j], a[i][j]) else (a[i][j], own[i][j])
+        yield listed(dst), best
+        yield listed(where), place
+
+
 @oracle("tinsert")
 def inserted(name: str) -> Pairs:
     dst = vec("float32", A)
@@ -355,6 +408,38 @@ def gathered(name: str) -> Pairs:
     call(name, dst, vec("float32", A), vec("int32", numbers))
     yield listed(dst), each(lambda k: A[k // COLS][k % COLS], numbers)
     yield is_refused(name, dst, vec("float32", A), vec("int32", [[24] * COLS] * ROWS)), True
+
+
+@oracle("tgatherb")
+def gathered_blocks(name: str) -> Pairs:
+    wide = [row + row[::-1] for row in A]
+    stored = [x for row in wide for x in row]
+    offsets = [[32, 4], [0, 160], [128, 64]]
+    dst = empty("float32", ROWS, 2 * COLS)
+    call(name, dst, vec("float32", wide), vec("uint32", offsets))
+    yield listed(dst), [stored[a // 4 : a // 4 + 8] + stored[b // 4 : b // 4 + 8] for a, b in offsets]
+    yield is_refused(name, dst, vec("float32", wide), vec("uint32", [[164, 0]] * ROWS)), True
+
+
+@oracle("thistogram")
+def counted_bytes(name: str) -> Pairs:
+    for kind, size in (("uint16", 2), ("uint32", 4)):
+        data = [[(7919 * (j + 40 * i) ** 2) % 256**2 % 3 * 257 + 65537 * (j % 2) for j in range(40)] for i in range(2)]
+        data = [[x % 256**size for x in row] for row in data]
+        for byte in range(size):
+            above = [[0, 1][k % 2] for k in range(size - 1 - byte)]
+            dst = empty("uint32", 2, 256)
+            if size == 2:
+                filters = vec("uint8", [[above[0] if above else 9], [2]], blayout="col_major")
+            else:
+                filters = vec("uint8", [[x] * 40 for x in above] or [[9] * 40])
+            call(name, dst, vec(kind, data), filters, f"byte_{byte}")
+            expected = []
+            for i, row in enumerate(data):
+                wanted = [[above[0], 2][i]] if size == 2 and above else above
+                kept = [x for x in row if all(x >> 8 * (size - 1 - k) & 255 == w for k, w in enumerate(wanted))]
+                expected.append([sum((x >> 8 * byte & 255) <= v for x in kept) for v in range(256)])
+            yield listed(dst), expected
 
 
 @oracle("tgather_mask")

@@ -102,3 +102,15 @@ def test_factors_of_texts(line: str, name: str) -> None:
     text = f"func.func @k() {{\n{numbers}\n{code}\nreturn\n}}"
     (instr,) = read_program(text).instructions
     assert (instr.name, instr.opaque_form) == (name, "")
+
+
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_factors_move_an_accumulator_into_a_tile_with_more_valid_elements(target: str) -> None:
+    """The accumulator says how much is moved (a2a3/TMov.hpp:208), as without factors."""
+    word = int(np.float32(2).view(np.uint32)) | 1 << 46
+    with pto.target(target):
+        acc = pto.Tile("acc", "float32", 16, 16, valid=(5, 3)).write(3)
+        fp = pto.Tile("scaling", "uint64", 1, 16).write(word)
+        moved = pto.Tile("mat", "int8", 16, 32, blayout="col_major", slayout="row_major")
+        pto.tmov_fp(moved, acc, fp)
+    assert (moved.read()[:5, :3] == 6).all()

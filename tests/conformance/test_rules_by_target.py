@@ -30,6 +30,24 @@ tiles = {{"dst": product, "acc": product, "a": a, "b": b, "bias": bias}}
 order = {{"tmatmul": "dst a b", "tmatmul_acc": "dst acc a b", "tmatmul_bias": "dst a b bias"}}[op.__name__]
 op(*(pto.Tile(*tiles[name]).write(1) for name in order.split()))
 """
+LARGE_TILES = """
+product, kind = ("acc", "float32", {dst}, 16), "float32"
+tiles = {{"dst": product, "acc": product, "a": ("left", kind, 32, 48), "b": ("right", kind, {b}, 16),
+         "bias": ("bias", kind, 1, 16)}}
+valid = {{"dst": (32, 16), "acc": (32, 16), "b": (48, 16)}}
+order = {{"tmatmul": "dst a b", "tmatmul_acc": "dst acc a b", "tmatmul_bias": "dst a b bias"}}[op.__name__]
+op(*(pto.Tile(*tiles[name], valid=valid.get(name)).write(1) for name in order.split()))
+"""
+LESS_THAN_VALID = """
+tile = pto.Tile("mat", "float32", 16, 16, blayout="col_major", slayout="row_major")
+pto.tload(tile, pto.GlobalTensor(np.ones((15, 16), "float32")))
+"""
+NOTHING_TO_LOAD = """
+pto.tload(pto.Tile("vec", "float32", 1, 8, valid=(0, 8)), pto.GlobalTensor(np.zeros((1, 8), "float32")))
+"""
+NOTHING_TO_STORE = """
+pto.tstore(pto.GlobalTensor(np.zeros((1, 8), "float32")), pto.Tile("vec", "float32", 1, 8, valid=(1, 0)))
+"""
 LONG_ROW = """
 k, n = {}
 product, kind = ("acc", "float32", 1, n), "float32"
@@ -97,7 +115,14 @@ MORE = {
     ],
     "A-03": [BY_COLUMNS],
     "MS-CONF-02": [LAST_WRITER],
-    "CP-MM-02": [LONG_PRODUCT.format("4096, 16"), LONG_PRODUCT.format("16, 4096")],
+    "CP-MM-02": [
+        LONG_PRODUCT.format("4096, 16"),
+        LONG_PRODUCT.format("16, 4096"),
+        LARGE_TILES.format(b=64, dst=32),
+        LARGE_TILES.format(b=48, dst=48),
+    ],
+    "TL-02": [LESS_THAN_VALID],
+    "A-55": [NOTHING_TO_LOAD, NOTHING_TO_STORE],
     "CP-MM-05": [LONG_ROW.format("4096, 16"), LONG_ROW.format("16, 4096")],
     "CP-MX-02": [LONG_SCALED.format("4096, 32"), LONG_SCALED.format("64, 4096")],
     "CP-GTM-02": [MASKED_BYTES.format("float8_e4m3", "uint8"), MASKED_BYTES.format("uint8", "float8_e4m3")],

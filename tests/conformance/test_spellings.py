@@ -55,7 +55,7 @@ def plain(line: str) -> tuple[str, frozenset[str]]:
 def printed(form: str) -> list[tuple[str, frozenset[str]]]:
     lines = [line for program in programs() for line in print_program(program, form).splitlines()]  # type: ignore[arg-type]
     ops = "|".join(map(re.escape, sorted(instructions(), key=len, reverse=True)))
-    return [plain(line) for line in lines if re.match(rf"\s*(%\w+ = )?pto\.({ops}) ", line)]
+    return [plain(line) for line in lines if re.match(rf"\s*((%\w+, )*%\w+ = )?pto\.({ops}) ", line)]
 
 
 @pytest.mark.parametrize("level", FORMS)

@@ -161,3 +161,266 @@ def test_emitted_cpp_has_no_such_fault(tmp_path: Path) -> None:
         others = {name: 1 for name, what in kernel.parameters.items() if what == "integer"}
         found = pto.check(kernel, **given, **others, grid=1, target="a2a3")
         assert [each for each in found.findings if each.level != "note"] == [], body
+
+
+GATHERS_OF_ROWS = """
+extern "C" __global__ AICORE void pick{number}(__gm__ float* x, __gm__ float* out) {{
+  Tile<TileType::Vec, float, 16, 64> src;
+  Tile<TileType::Vec, float, 8, 64> dst, other;
+  TASSIGN(src, 0);
+  TASSIGN(dst, {dst});
+  TASSIGN(other, {other});
+  using Rows = Shape<1, 1, 1, 8, 64>;
+  GlobalTensor<float, Shape<1, 1, 1, 16, 64>, Stride<1024, 1024, 1024, 64, 1>> all(x);
+  GlobalTensor<float, Rows, Stride<512, 512, 512, 64, 1>> some(x), to(out);
+  TLOAD(src, all);
+  TLOAD(other, some);
+  set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  TGATHER<decltype(dst), decltype(src), MaskPattern::P0101, GatherAxis::GATHER_COL>(dst, src);
+  set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  TSTORE(to, other);
+}}
+"""
+
+
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_a_gather_of_rows_writes_behind_its_destination(tmp_path: Path, target: str) -> None:
+    """It writes a row for each of the source (a2a3/TGather.hpp:125, a5/TGather.hpp:244): over a tile that is there, or
+    over memory that no tile has."""
+    cases = [(0x1000, 0x1800, 1), (0x1800, 0x1000, 0)]
+    texts = (GATHERS_OF_ROWS.format(number=k, dst=dst, other=other) for k, (dst, other, _) in enumerate(cases))
+    for kernel, (_, _, faults) in zip(kernels_of(tmp_path, target, texts), cases, strict=True):
+        arrays = np.ones(1024, "float32"), np.zeros(512, "float32")
+        report = kernel[1](*arrays, target=target, engine="machine")
+        assert len([each for each in report.findings if each.is_fault]) == faults
+
+
+FRACTALS = """
+extern "C" __global__ AICORE void product{number}(__gm__ half* x, __gm__ half* y, __gm__ float* out) {{
+  constexpr int rows = {rows}, depth = {depth};
+  Tile<TileType::Mat, half, 32, 32, BLayout::ColMajor, 32, 32, SLayout::RowMajor, 512> one, two;
+  TASSIGN(one, 0);
+  TASSIGN(two, 0x1000);
+  GlobalTensor<half, Shape<1, 1, 1, rows, depth>, Stride<1024, 1024, 1024, depth, 1>> a(x);
+  GlobalTensor<half, Shape<1, 1, 1, depth, 32>, Stride<1024, 1024, 1024, 32, 1>> b(y);
+  TLOAD(one, a);
+  TLOAD(two, b);
+  set_flag(PIPE_MTE2, PIPE_MTE1, EVENT_ID0);
+  wait_flag(PIPE_MTE2, PIPE_MTE1, EVENT_ID0);
+  TileLeft<half, {left}, 32, rows, depth> left;
+  TileRight<half, 32, 32, depth, 32> right;
+  TASSIGN(left, 0);
+  TASSIGN(right, 0);
+  TMOV(left, one);
+  TMOV(right, two);
+  set_flag(PIPE_MTE1, PIPE_M, EVENT_ID0);
+  wait_flag(PIPE_MTE1, PIPE_M, EVENT_ID0);
+  TileAcc<float, {acc}, 32, rows, 32> sum;
+  TASSIGN(sum, 0);
+  TMATMUL(sum, left, right);
+  set_flag(PIPE_M, PIPE_FIX, EVENT_ID0);
+  wait_flag(PIPE_M, PIPE_FIX, EVENT_ID0);
+  GlobalTensor<float, Shape<1, 1, 1, rows, 32>, Stride<1024, 1024, 1024, 32, 1>> to(out);
+  TSTORE(to, sum);
+}}
+"""
+
+
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_tiles_larger_than_what_is_loaded_and_multiplied_are_notes(tmp_path: Path, target: str) -> None:
+    """Loads into fractals move what the tensor has (tload_common.hpp:269), products take what is valid
+    (a2a3/TMatmul.hpp:160)."""
+    cases = [(32, 32, 32, 32, set[str]()), (27, 20, 32, 32, {"TL-02"}), (16, 32, 32, 16, {"TL-02", "CP-MM-02"})]
+    texts = (
+        FRACTALS.format(number=k, rows=row[0], depth=row[1], left=row[2], acc=row[3]) for k, row in enumerate(cases)
+    )
+    dice = np.random.default_rng(0)
+    for kernel, (rows, depth, _, _, notes) in zip(kernels_of(tmp_path, target, texts), cases, strict=True):
+        x, y = (dice.integers(-4, 5, shape).astype("float16") for shape in ((rows, depth), (depth, 32)))
+        out = np.zeros((rows, 32), "float32")
+        report = kernel[1](x, y, out, target=target, engine="machine")
+        assert {each.level for each in report.findings} <= {"note"}
+        assert {each.rule for each in report.findings} == notes
+        np.testing.assert_array_equal(out, x.astype("float32") @ y.astype("float32"))
+
+
+EMPTY = """
+extern "C" __global__ AICORE void part(__gm__ float* x, __gm__ float* out) {
+  Tile<TileType::Vec, float, 8, 64, BLayout::RowMajor, -1, -1> one(0, 64), two(8, 64), most(8, 64);
+  TASSIGN(one, 0);
+  TASSIGN(two, 0x1000);
+  TASSIGN(most, 0x2000);
+  GlobalTensor<float, Shape<1, 1, 1, 0, 64>, Stride<512, 512, 512, 64, 1>> none(x);
+  GlobalTensor<float, Shape<1, 1, 1, 8, 64>, Stride<512, 512, 512, 64, 1>> all(x), to(out);
+  TLOAD(one, none);
+  TLOAD(two, all);
+  set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  TPARTMAX(most, one, two);
+  set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  TSTORE(to, most);
+}
+"""
+
+
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_an_empty_tensor_stays_empty_and_is_a_note(tmp_path: Path, target: str) -> None:
+    (kernel,) = kernels_of(tmp_path, target, [EMPTY])
+    x, out = np.arange(512, dtype="float32"), np.zeros(512, "float32")
+    report = kernel[1](x, out, target=target, engine="machine")
+    assert [(each.level, each.rule) for each in report.findings] == [("note", "A-55")]
+    np.testing.assert_array_equal(out, x)
+
+
+VIEWS = """
+extern "C" __global__ AICORE void patch{number}(__gm__ int8_t* x, __gm__ int8_t* out) {{
+  Tile<TileType::Vec, int8_t, 8, 32> all;
+  Tile<TileType::Vec, uint8_t, 1, 32> row;
+  TASSIGN(all, 0x100);
+  {view};
+  GlobalTensor<int8_t, Shape<1, 1, 1, 8, 32>, Stride<256, 256, 256, 32, 1>> from(x), to(out);
+  TLOAD(all, from);
+  set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  TEXPANDS(row, (uint8_t)7);
+  set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  TSTORE(to, all);
+}}
+"""
+
+
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_a_view_of_another_type_is_written_for_its_tile(tmp_path: Path, target: str) -> None:
+    """TSUBVIEW says that the bytes are those of the tile; an address alone does not (A-38)."""
+    cases = [("TSUBVIEW(row, all, 0, 0)", []), ("TASSIGN(row, 0x100)", ["A-38"])]
+    texts = (VIEWS.format(number=k, view=view) for k, (view, _) in enumerate(cases))
+    for kernel, (view, rules) in zip(kernels_of(tmp_path, target, texts), cases, strict=True):
+        x, out = np.arange(256, dtype="uint8").view("int8"), np.zeros(256, "int8")
+        report = kernel[1](x, out, target=target, engine="machine")
+        assert [each.rule for each in report.findings if each.is_fault] == rules, view
+        np.testing.assert_array_equal(out, [7] * 32 + x[32:].tolist())
+
+
+SCATTERS = """
+template <typename T>
+__global__ AICORE void scatter(__gm__ T* out, __gm__ T* x, __gm__ int32_t* at) {
+  Tile<TileType::Vec, int32_t, 2560, 8> where;
+  Tile<TileType::Vec, T, 2560, 8> data;
+  TASSIGN(where, 0);
+  TASSIGN(data, 2560 * 8 * 4);
+  GlobalTensor<T, Shape<1, 1, 1, 2560, 8>, Stride<1, 1, 1, 8, 1>> all(x);
+  GlobalTensor<int32_t, Shape<1, 1, 1, 2560, 8>, Stride<1, 1, 1, 8, 1>> places(at);
+  GlobalTensor<T, Shape<1, 1, 1, 1, 20480>, Stride<1, 1, 1, 20480, 1>> to(out);
+  TLOAD(where, places);
+  TLOAD(data, all);
+  set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  MSCATTER<Coalesce::Elem, ScatterAtomicOp::None, ScatterOOB::Undefined>(to, data, where);
+}
+
+void launch_asking(float* out, float* x, int32_t* at, void* stream) {
+  scatter<float><<<1, (uint32_t)(2560 * 64), stream>>>(out, x, at);
+}
+
+void launch_plainly(float* out, float* x, int32_t* at, void* stream) {
+  scatter<float><<<1, nullptr, stream>>>(out, x, at);
+}
+"""
+
+
+def test_a_launch_asks_for_dynamic_memory(tmp_path: Path) -> None:
+    """The second argument of a launch is dynUBufSize (MSCATTER.md, lines 511 to 521)."""
+    arrays = np.zeros(20480, "float32"), np.ones(20480, "float32"), np.arange(20480, dtype="int32")
+    for kernel, rules in zip(kernels_of(tmp_path, "a5", [SCATTERS]), ([], ["MG-BUDG-09"]), strict=True):
+        checked = pto.check(kernel, *arrays, target="a5")
+        report = kernel[1](*arrays, target="a5", engine="machine")
+        for found in (checked.findings, report.findings):
+            assert [each.rule for each in found if each.is_fault] == rules, kernel.name
+
+
+SCALES = """
+extern "C" __global__ AICORE void scales(__gm__ uint8_t* x, __gm__ uint8_t* out) {
+  Tile<TileType::Vec, uint8_t, 1, 64, BLayout::RowMajor, -1, -1> plain(1, 64), work(1, 64), stored(1, 64);
+  Tile<TileType::Vec, uint8_t, 32, 2, BLayout::RowMajor, -1, -1, SLayout::RowMajor, 32> boxes(31, 2);
+  TASSIGN(plain, 0);
+  TASSIGN(work, 0x100);
+  TASSIGN(boxes, 0x200);
+  TASSIGN(stored, 0x200);
+  GlobalTensor<uint8_t, Shape<1, 1, 1, 1, 64>, Stride<64, 64, 64, 64, 1>> from(x), to(out);
+  TLOAD(plain, from);
+  set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  TMOV(boxes, plain, work);
+  set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  TSTORE(to, stored);
+}
+"""
+
+
+def test_scales_are_moved_in_whole_boxes(tmp_path: Path) -> None:
+    """The last box of 16 rows is written whole (a5/TMov.hpp:329)."""
+    (kernel,) = kernels_of(tmp_path, "a5", [SCALES])
+    report = kernel[1](np.ones(64, "uint8"), np.zeros(64, "uint8"), target="a5", engine="machine")
+    assert not [each for each in report.findings if each.is_fault]
+
+
+UNMODELLED = {
+    "a2a3": ("Tile<TileType::Vec, half, 1, 64> from;\n  Tile<TileType::Vec, int4b_t, 1, 64> to;",
+             "TCVT(to, from, RoundMode::CAST_RINT);"),
+    "a5": ("Tile<TileType::Vec, int64_t, 1, 32> from, to;\n  Tile<TileType::Vec, uint32_t, 1, 32> at;\n"
+           "  TASSIGN(at, 0x800);\n  TEXPANDS(at, 0u);", "TSCATTER(to, from, at);"),
+}  # fmt: skip
+TAKEN = """
+extern "C" __global__ AICORE void taken(__gm__ uint8_t* x) {{
+  {tiles}
+  TASSIGN(from, 0);
+  TASSIGN(to, 0x400);
+  GlobalTensor<typename decltype(from)::DType, Shape<1, 1, 1, 1, decltype(from)::Cols>, Stride<1, 1, 1, 64, 1>> all(
+    (__gm__ typename decltype(from)::DType*)x);
+  TLOAD(from, all);
+  set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  {call}
+}}
+"""
+
+
+@pytest.mark.parametrize("target", UNMODELLED)
+def test_types_that_headers_take_are_not_modelled_and_no_fault(tmp_path: Path, target: str) -> None:
+    """Conversions to four bits (a2a3/TCvt.hpp:595), scatters of 8-byte elements (a5/TScatter.hpp:87)."""
+    tiles, call = UNMODELLED[target]
+    (kernel,) = kernels_of(tmp_path, target, [TAKEN.format(tiles=tiles, call=call)])
+    found = pto.check(kernel, np.zeros(512, "uint8"), grid=1, target=target).findings
+    assert {each.level for each in found} == {"unmodelled"}
+
+
+FOUR_BITS = """
+extern "C" __global__ AICORE void widen(__gm__ uint8_t* x, __gm__ half* out) {
+  Tile<TileType::Vec, uint8_t, 1, 64> bytes;
+  Tile<TileType::Vec, int4b_t, 1, 128> from;
+  Tile<TileType::Vec, half, 1, 128> to;
+  TASSIGN(bytes, 0);
+  TRESHAPE(from, bytes);
+  TASSIGN(to, 0x400);
+  GlobalTensor<uint8_t, Shape<1, 1, 1, 1, 64>, Stride<64, 64, 64, 64, 1>> all(x);
+  GlobalTensor<half, Shape<1, 1, 1, 1, 128>, Stride<128, 128, 128, 128, 1>> result(out);
+  TLOAD(bytes, all);
+  set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  TCVT(to, from, RoundMode::CAST_NONE);
+  set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  TSTORE(result, to);
+}
+"""
+
+
+def test_two_elements_of_four_bits_are_a_byte_in_ub(tmp_path: Path) -> None:
+    (kernel,) = kernels_of(tmp_path, "a2a3", [FOUR_BITS])
+    report = kernel[1](np.zeros(64, "uint8"), np.zeros(128, "float16"), target="a2a3", engine="machine")
+    assert {each.level for each in report.findings} <= {"unmodelled", "note"}

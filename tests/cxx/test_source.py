@@ -259,3 +259,19 @@ def test_structures_in_structures_are_bounded() -> None:
     text = "\n".join([*levels, "struct S20 { int n; };", f"{GLOBAL} void k(S0 s) {{}}"])
     (entry,) = find_entries(text)
     assert [each.name for each in entry.parameters] == ["s"]
+
+
+def test_functions_of_other_files_need_pointers_to_data(tmp_path: Path) -> None:
+    """A barrier of the host is not what an included file is checked for."""
+    header = (tmp_path / "common.hpp").resolve()
+    header.write_text("")
+    text = """
+# 1 "/k.cpp"
+# 1 "{}" 1
+inline void barrier(HcclComm comm, aclrtStream stream) {{ wait(comm); }}
+{}
+# 2 "/k.cpp" 2
+"""
+    launch = "inline void launch(float* x, void* stream) { run(x, stream); }"
+    assert [each.name for each in find_entries(text.format(header, launch), [header])] == ["launch"]
+    assert find_entries(text.format(header, ""), [header]) == []

@@ -12,7 +12,7 @@ import pytest
 from ptokit.cxx.compile import CompileOptions
 from ptokit.finding import VerifyError
 from ptokit.lang.cpp_entries import CppSource, chosen_entry
-from ptokit.lang.recorded import CppKernel
+from ptokit.lang.recorded import CppKernel, load_entries
 from tests.cxx.building import COMPILER
 
 pytestmark = pytest.mark.skipif(not COMPILER, reason="needs a C++ compiler")
@@ -59,3 +59,84 @@ def test_a_flag_of_the_first_orders_nothing_of_the_second() -> None:
     assert "AIV1.MTE3" in found.message
     assert found.where.line == _line("vectors.cpp", "the flag of the second vector core has id 16")
     assert str(found.fix).startswith("wait_intra_block(PIPE_MTE2, 16)")
+
+
+INTO_L1 = """
+#include <pto/pto-inst.hpp>
+using namespace pto;
+using Row = Stride<256, 256, 256, 256, 1>;
+
+extern "C" __global__ AICORE void gather(__gm__ half* x, __gm__ int32_t* at, __gm__ half* scratch, __gm__ half* out) {
+  Tile<TileType::Mat, half, 16, 16, BLayout::ColMajor, 16, 16, SLayout::RowMajor, 512> tile;
+  TASSIGN(tile, 0);
+  GlobalTensor<half, Shape<1, 1, 1, 1, 256>, Row> table(x), staged(scratch);
+  GlobalTensor<int32_t, Shape<1, 1, 1, 16, 16>, Stride<256, 256, 256, 16, 1>> indices(at);
+  MGATHER<Coalesce::Elem, GatherOOB::Undefined%s>(tile, table, indices, staged);
+#if defined(__DAV_CUBE__)
+  set_intra_block(PIPE_MTE2, 1);
+  set_intra_block(PIPE_MTE2, 17);
+#else
+  Tile<TileType::Vec, half, 8, 16> rows;
+  TASSIGN(rows, 0);
+  TEXPANDS(rows, half(1));
+  set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  wait_intra_block(PIPE_MTE3, 1);
+  GlobalTensor<half, Shape<1, 1, 1, 8, 16>, Stride<128, 128, 128, 16, 1>> own(out + get_subblockid() * 128);
+  TSTORE(own, rows);
+#endif
+}
+"""
+
+
+@pytest.mark.parametrize("executor", ["", ", GatherExec::Simt"])
+def test_a_gather_into_l1_is_one_call_of_both_cores(tmp_path: Path, executor: str) -> None:
+    """Each core records it, and the headers divide it: nothing is written to the workspace after it is read."""
+    (tmp_path / "k.cpp").write_text(INTO_L1 % executor)
+    (kernel,) = load_entries(str(tmp_path / "k.cpp"), "a5")
+    arrays = np.ones(256, "float16"), np.arange(256, dtype="int32"), np.zeros(256, "float16"), np.zeros(256, "float16")
+    report = kernel[1](*arrays, target="a5", engine="machine")
+    assert not [each for each in report.findings if each.is_fault]
+    assert arrays[3].tolist() == [1] * 256
+
+
+APART = """
+#include <pto/pto-inst.hpp>
+using namespace pto;
+
+extern "C" __global__ AICORE void halves(__gm__ float* x, __gm__ float* out) {
+  using Rows = GlobalTensor<float, Shape<1, 1, 1, 16, 16>, Stride<256, 256, 256, 16, 1>>;
+#if defined(__DAV_CUBE__)
+  Tile<TileType::Mat, float, 16, 16, BLayout::ColMajor, 16, 16, SLayout::RowMajor, 512> tile;
+  TASSIGN(tile, 0);
+  Rows from(x);
+  TLOAD(tile, from);
+  set_flag(PIPE_FIX, PIPE_MTE3, EVENT_ID0);
+  wait_flag(PIPE_FIX, PIPE_MTE3, EVENT_ID0);
+  set_intra_block(PIPE_MTE2, 0);
+  set_intra_block(PIPE_MTE2, 16);
+#else
+  Tile<TileType::Vec, float, 16, 16> rows;
+  TASSIGN(rows, 0);
+  TEXPANDS(rows, 1.0f);
+  set_flag(PIPE_V, PIPE_MTE3, EVENT_ID1);
+  wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID1);
+  wait_intra_block(PIPE_MTE3, 0);
+  if (get_subblockid() == 0) {
+    Rows first(out);
+    TSTORE(first, rows);
+  } else {
+    Rows second(out + 256);
+    TSTORE(second, rows);
+  }
+#endif
+}
+"""
+
+
+def test_a_flag_that_no_core_has_is_a_note_only(tmp_path: Path) -> None:
+    """The cube core sets it and waits for it, and the vector cores do different things."""
+    (tmp_path / "k.cpp").write_text(APART)
+    (kernel,) = load_entries(str(tmp_path / "k.cpp"), "a5")
+    report = kernel[1](np.ones(256, "float32"), np.zeros(512, "float32"), target="a5", engine="machine")
+    assert [(each.level, each.rule) for each in report.findings if each.level != "unmodelled"] == [("note", "KN-16")]

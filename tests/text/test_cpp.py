@@ -225,6 +225,22 @@ k = pto.Tile("vec", "int32", 8, 64)
 for op in (pto.tpartadd, pto.tpartmul, pto.tpartmax, pto.tpartmin):
     op(c, a, b)
 pto.taxpy(c, a, 0.5)
+for op in (pto.tmuladddst, pto.tfusedmuladd, pto.tfusedmuladdrelu, pto.tsubrelu):
+    op(c, a, b)
+added = pto.Tile("vec", "float16", 8, 64)
+pto.taddreluconv(added, a, b)
+pto.tsubreluconv(added, a, b)
+pto.tadddeqrelu(added, i, i, 0.5)
+halved, whole_row = (pto.Tile("vec", "float32", 1, 64) for _ in range(2))
+pto.texpands(whole_row, 1)
+pto.texpands(halved, 0)
+pto.tpairreducesum(halved, whole_row)
+places = pto.Tile("vec", "int32", 8, 64)
+for op in (pto.tpartargmax, pto.tpartargmin):
+    op(c, a, b, places, i, i)
+blocks = pto.Tile("vec", "uint32", 8, 8)
+pto.texpands(blocks, 32)
+pto.tgatherb(c, a, blocks)
 part = pto.Tile("vec", "float32", 8, 32)
 pto.texpands(part, 1)
 pto.tinsert(c, part, 0, 32)
@@ -391,9 +407,22 @@ pto.tstore(scaled_out, scaled)
 """
 
 
+HISTOGRAM = """
+counts, filters = pto.Tile("vec", "uint32", 8, 256), pto.Tile("vec", "uint8", 3, 64)
+for tile in (counts, filters):
+    pto.texpands(tile, 0)
+for byte in ("byte_0", "byte_3"):
+    pto.thistogram(counts, ranks, filters, byte)
+"""
+
+
 def vector_program(target: str) -> Program:
     kind = "uint32" if target == "a5" else "uint8"
-    body = VECTOR.replace("MASK", f'"{kind}"').replace("BITS", "32" if target == "a5" else "8")
+    body = (
+        (VECTOR + (HISTOGRAM if target == "a5" else ""))
+        .replace("MASK", f'"{kind}"')
+        .replace("BITS", "32" if target == "a5" else "8")
+    )
     return traced(body, target, x=floats(8, 64), idx=ints(8, 64), columns=floats(8), out=floats(8, 64), n=3)
 
 
@@ -971,8 +1000,7 @@ REFUSALS = [
     ("cpu", VEC.format("float32") + MASK.format(32) + "pto.tcmp(m, t, u)\npto.tsel(u, m, t, u)", "CP-HDR-01"),
     ("cpu", VEC.format("float32") + "t.valid = (4, 64)\npto.tload(t, x[0:4])\nt.valid = (8, 64)\n"
      "pto.tadd(u, t, t)", "TL-03"),
-    ("a2a3", "m = pto.Tile('mat', 'float32', 16, 16, blayout='col_major', slayout='row_major')\n"
-     "pto.tload(m, x[0:8, 0:16])\n" + VEC.format("float32"), "TL-02"),
+    ("a2a3", VEC.format("float32") + "pto.tload(t, x[0:4])", "TL-02"),
     ("a5", VEC.format("float32") + "pto.mgather(t, x, idx)", "MG-LOC-02"),
 ]  # fmt: skip
 

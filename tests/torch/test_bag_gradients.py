@@ -16,7 +16,7 @@ pytest.importorskip("llvmlite")
 
 import ptokit.torch as pt
 from ptokit.engine.bag_arguments import BagGradients
-from ptokit.engine.cuda.whole import bag_gradients as on_gpu
+from ptokit.engine.cuda.whole import moves as on_gpu
 from ptokit.engine.runnable import Unsupported
 from ptokit.torch import bag_gradients
 from tests.engine.cuda.emulated import EmulatedDevice
@@ -37,13 +37,13 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[BagGradients]]:
 
     def run(given: BagGradients) -> None:
         made.append(given)
-        on_gpu.run(given)
+        on_gpu.run_gradients(given)
 
     monkeypatch.setattr(on_gpu, "current", lambda: device)
     monkeypatch.setattr(bag_gradients, "bag_gradients", lambda _: run)
-    on_gpu._prepared.cache_clear()
+    on_gpu._through_bags.cache_clear()
     yield made
-    on_gpu._prepared.cache_clear()
+    on_gpu._through_bags.cache_clear()
 
 
 def gradients(call: Callable[..., Tensor], *given: Tensor) -> list[list[Any]]:
@@ -143,6 +143,6 @@ def test_what_has_no_call_is_taken_apart(calls: list[BagGradients], monkeypatch:
 
 
 def test_engines_of_the_host_have_no_such_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_gpu, "run", None)
+    monkeypatch.setattr(on_gpu, "run_gradients", None)
     for engine in ("native", "reference"):
         gradients(lambda t, e=engine: pt.embedding_bag(LANES, t, OFFSETS, mode="sum", engine=e), TABLE)

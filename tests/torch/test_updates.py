@@ -13,7 +13,7 @@ from torch import Tensor
 pytest.importorskip("llvmlite")
 
 import ptokit.torch as pt
-from ptokit.engine.cuda.whole import bag_gradients as on_gpu
+from ptokit.engine.cuda.whole import moves as on_gpu
 from ptokit.finding import OutOfBoundsError
 from ptokit.torch import bag_gradients, updates
 from tests.engine.cuda.emulated import EmulatedDevice
@@ -215,16 +215,16 @@ def test_on_a_gpu_the_bits_are_the_same(mode: str, kind: torch.dtype, monkeypatc
 
     def run(given: Any) -> None:
         calls.append(given)
-        on_gpu.run(given)
+        on_gpu.run_gradients(given)
 
     monkeypatch.setattr(on_gpu, "current", lambda: device)
     monkeypatch.setattr(bag_gradients, "bag_gradients", lambda _: run)
     monkeypatch.setattr(updates, "row_updates", lambda _: None)
-    on_gpu._prepared.cache_clear()
+    on_gpu._through_bags.cache_clear()
     try:
         found = gradient(call, table)
     finally:
-        on_gpu._prepared.cache_clear()
+        on_gpu._through_bags.cache_clear()
     assert len(calls) == 1
     assert found.indices().tolist() == expected.indices().tolist()
     assert bits(found.values()) == bits(expected.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -316,3 +317,12 @@ def test_other_forms_are_recorded_as_entries() -> None:
     assert (third.what.kind, third.what.atomic, third.indices.tolist()) == ("scatter", "add", first.indices.tolist())
     assert (fourth.indices.tolist(), fourth.what.writes) == ([5, -1, 3], True)
     assert fifth.indices.tolist() == [2, 4]
+
+
+def test_negative_int32_of_other_forms_are_recorded_as_the_entries_that_they_name() -> None:
+    table, lanes = np.arange(6.0), np.array([-1, 1], "int32")
+    with pto.record_indices() as trace, warnings.catch_warnings():
+        warnings.simplefilter("ignore", pto.HazardWarning)
+        found = [pto.gather_along(table, lanes, oob="clamp"), pto.gather_nd(table, lanes[:, None], oob="wrap")]
+        found.append(pto.gather_nd(table, lanes[:, None], mode="negative"))
+    assert [call.indices.tolist() for call in trace.calls] == [each.tolist() for each in found]

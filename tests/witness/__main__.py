@@ -22,6 +22,7 @@ from ptokit.witness.headers import Checkout
 from tests.witness import emitted, kept
 from tests.witness.compare import Comparison, Source, compare_file
 from tests.witness.judged import TARGET, Judged, judge, vector_instructions
+from tests.witness.overloads import overloads
 from tests.witness.page import values_lines, written, written_values
 from tests.witness.values import ValueWitness
 
@@ -36,7 +37,7 @@ def main() -> int:
     parser.add_argument("path", type=Path)
     parser.add_argument("--target", default="a2a3@2026.08", help="a revision, or a plain target")
     parser.add_argument("--only", default="", help="folders of tests and names of instructions, with commas")
-    parser.add_argument("--entries", type=int, default=2, help="entries of each file of the vendor's")
+    parser.add_argument("--entries", type=int, default=2, help="entries of each launch function of the vendor's files")
     parser.add_argument("--values", action="store_true", help="compare results instead, on A2/A3")
     parser.add_argument("--page", type=Path, help="a folder for a page with the result")
     asked = parser.parse_args()
@@ -65,7 +66,8 @@ def of_effects(asked: argparse.Namespace) -> int:
     print(f"{time.monotonic() - start:.0f} s")
     if asked.page:
         seconds = f"{time.monotonic() - start:.0f} s, {sum(os.times()[:4]):.0f} s of processors"
-        written(asked.page / f"witness-{family(asked)}.md", found, asked.target, seconds)
+        every = overloads(checkout, shared.headers, family(asked))
+        written(asked.page / f"witness-{family(asked)}.md", found, asked.target, every, seconds)
     return int(bool(found.differ))
 
 

@@ -16,18 +16,24 @@ from unittest.mock import patch
 import numpy as np
 
 from ptokit.cxx.compile import Build, CompileError, CompileOptions
-from ptokit.cxx.record import ArrayArgument, ScalarArgument
+from ptokit.cxx.problems import plain_name
+from ptokit.cxx.processes import CompileLimits
+from ptokit.cxx.record import AS_ASKED, ArrayArgument, ScalarArgument, works
+from ptokit.cxx.recording import VECTOR_CORES
+from ptokit.cxx.statements import CORES
 from ptokit.finding import Finding, VerifyError, Where
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.opaque import GRID_BARRIERS
 from ptokit.isa.operand import TileSpec
+from ptokit.isa.policy import TileType
 from ptokit.isa.spelling import TMP
 from ptokit.lang.cpp_entries import LIBRARIES, entries_of, source_of
-from ptokit.lang.recorded import CppKernel
+from ptokit.lang.recorded import CppKernel, RecordedLaunches
 from ptokit.machine.access_checks import AccessChecks
 from ptokit.machine.block_cache import BlockCache
+from ptokit.machine.instruction import WatchedInstruction
 from ptokit.machine.session import Session
-from ptokit.program.cores import PipeWork, own_pairs
+from ptokit.program.cores import PipeWork, core_of, kind_of, own_pairs, vector_of
 from ptokit.target import PROFILES, profile
 from ptokit.witness.effects import Observed
 from ptokit.witness.extents import NOTHING, REPEAT, Ranges, merged, without
@@ -41,6 +47,8 @@ MEMORIES = {memory.name: place.text for each in PROFILES.values() for place, mem
 """The machine's names of on-chip memories, and those of recordings."""
 ARRAY, NUMBER = 1 << 20, 64
 """Bytes of each array, and the value of each number, that an entry is run with."""
+LIMITS = CompileLimits(seconds=900)
+"""For the largest sources of the vendor's, and machines that do other work."""
 OWN = ("getvalue", "setvalue", "second_vector_core")
 """What the machine executes and no instruction of the headers is."""
 STATED = ("TL-03", "TT-01")
@@ -49,12 +57,16 @@ DIVISOR = "CP-DIV-01"
 """The rule that refuses zeros as divisors."""
 SAME = {"TPUSH": "tstore", "TPOP": "tload"}
 """Instructions of the headers that are others on the machine: queues between the cores lie in global memory."""
-HOMES = {"vector": "AIV", "cube": "AIC"}
-"""Cores of recordings, and those of the machine."""
+PUSHED = {"vec": "tmov", "mat": "tinsert"}
+"""The same for pushes on A5 into UB or L1 of the other core (TPush.hpp)."""
 UNBOXED = ("nd", "dn")
 """Forms of tiles without fractals."""
 SOMEWHERE = {"read": "gather", "write": "scatter"}
 """Accesses to places that depend on data: somewhere in a memory."""
+
+
+Place = tuple[str, int, int]
+"""A kind of core, a block, and which of its vector cores."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +79,10 @@ class Assumed:
     flags: frozenset[tuple[str, str]]
     touches: tuple[Touch, ...]
     core: str = ""
-    """`AIC` or `AIV`."""
+    """`AIC`, `AIV`, or `AIV0` and `AIV1` if both vector cores run."""
     boxes: tuple[tuple[str, Ranges], ...] = ()
-    """The memories of tiles of fractals, and their bytes, padding too."""
+    """The memories of tiles of fractals, and of rows outside of UB, which the headers move as such; and their bytes,
+    padding too."""
     form: str = ""
     """That of an instruction which is known by its effects only, or the rule of a finding."""
     block: int = 0
@@ -92,9 +105,9 @@ class Assumed:
         return [self.name, name, f"{name}:{self.width}", f"{name}:{self.form}", *more]
 
     @property
-    def place(self) -> tuple[str, int]:
-        """The core and the block."""
-        return self.core, self.block
+    def place(self) -> Place:
+        """Where it was executed."""
+        return kind_of(self.core), self.block, vector_of(self.core)
 
     def fractals(self, memory: str) -> Ranges:
         """All bytes of tiles of fractals in a memory."""
@@ -142,7 +155,7 @@ def watched() -> Iterator[list[Assumed]]:
     ones are checked, too."""
     found: list[Assumed] = []
     said: list[Finding] = []
-    check_bursts, report, skip = AccessChecks.check_bursts, Session.report, Session.skip
+    check_bursts, report, skip = AccessChecks.check_bursts, Session.report, WatchedInstruction._skip
 
     def check(self: Any, executed: Any, site: Any, touches: Sequence[Any]) -> None:
         rows: list[Touch] = []
@@ -152,7 +165,7 @@ def watched() -> Iterator[list[Assumed]]:
             ranges = merged(touch.extent.positions(touch.place.start) * unit, unit)
             rows.append(Touch(touch.operand, touch.how, touch.place.name, ranges, touch.is_lost))
             tile = site.tiles.get(touch.operand)
-            if tile is not None and tile.format not in UNBOXED:
+            if tile is not None and (tile.format not in UNBOXED or (tile.rows == 1 and tile.loc is not TileType.Vec)):
                 boxes.append((touch.place.name, merged([touch.place.start * unit], tile.nbytes)))
         hidden = executed.call.route_kernel.handshake.seen_as
         pipes = [step.pipe.rpartition(".") for step in executed.steps if isinstance(step, PipeWork)]
@@ -174,12 +187,12 @@ def watched() -> Iterator[list[Assumed]]:
         said[:] = findings = list(findings)
         report(self, findings, *more, **others)
 
-    def skipped(self: Any, instr: Any) -> None:
-        core, nothing = self.cores.scalar.rpartition(".")[0], frozenset[Any]()
-        rule = _rule(said) or "by another rule"
-        block = self.running.number
-        found.append(Assumed(_name(instr), nothing, nothing, (), core, (), instr.opaque_form, block, rule))
-        skip(self, instr)
+    def skipped(self: Any, frame: Any) -> None:
+        session, nothing = frame.session, frozenset[Any]()
+        core, rule = frame.core or core_of(session.cores.scalar), _rule(said) or "by another rule"
+        name, block = _name(self.instr), session.running.number
+        found.append(Assumed(name, nothing, nothing, (), core, (), self.instr.opaque_form, block, rule))
+        skip(self, frame)
 
     def never(self: Any, *_: Any) -> bool:
         self.check_all()
@@ -188,7 +201,7 @@ def watched() -> Iterator[list[Assumed]]:
     with (
         patch.object(AccessChecks, "check_bursts", check),
         patch.object(Session, "report", reported),
-        patch.object(Session, "skip", skipped),
+        patch.object(WatchedInstruction, "_skip", skipped),
         patch.object(BlockCache, "repeats", never),
     ):
         yield found
@@ -269,6 +282,8 @@ class Comparison:
     differ: Counter[str] = field(default_factory=Counter[str])
     accepted: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     """By instruction and reason: the calls with a difference that has a reason."""
+    overloads: Counter[tuple[str, int, str]] = field(default_factory=Counter[tuple[str, int, str]])
+    """By public instruction, line of the overload and outcome, `agree`, `reason` or `differ`: the calls."""
     examples: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
     files: Counter[str] = field(default_factory=Counter[str])
     """How many were `compiled`, `refused` by the compiler, `unlike` in their calls."""
@@ -285,7 +300,7 @@ class Comparison:
     @property
     def counts(self) -> tuple[Counter[Any], ...]:
         """All counts."""
-        return self.calls, self.differ, self.files, self.accepted
+        return self.calls, self.differ, self.files, self.accepted, self.overloads
 
     @property
     def summary(self) -> str:
@@ -313,6 +328,8 @@ class Comparison:
         names = assumed.names(self.family, is_compact=self.is_compact)
         reasons = [reason(names, kind, how.partition(" ")[0]) for kind, how in all_found]
         self.accepted.update({(assumed.name, each) for each in reasons if each})
+        outcome = "agree" if not all_found else "reason" if all(reasons) else "differ"
+        self.overloads[observed.name, observed.line, outcome] += 1
         if found := [
             f"{kind} {how}".strip() for (kind, how), known in zip(all_found, reasons, strict=True) if not known
         ]:
@@ -329,7 +346,7 @@ class Source:
 
     file: Path
     entries: int
-    """At most."""
+    """At most, of each function and the instances of each template."""
     core: str = ""
     """`vector` or `cube` if it is compiled for that core only."""
 
@@ -352,9 +369,9 @@ def compare_file(root: Path, kept: Kept, target: str, source: Source) -> Compari
 def compare(witness: Witness, source: Source, target: str, into: Comparison, own: tuple[Path, ...] = ()) -> None:
     """Run entries of a source with the headers and on the machine, and compare their calls in order. `own`: folders of
     ptokit's headers, precompiled."""
-    family, file, options = profile(target).family, source.file, CompileOptions(core=source.core)
+    family, file, options = profile(target).family, source.file, CompileOptions(core=source.core, limits=LIMITS)
     try:
-        kernels = _kernels(file, family, replace(options, headers=own))[: source.entries]
+        kernels = list(_some(_kernels(file, family, replace(options, headers=own)), source.entries))
         build = witness.compile(file, family, options)
     except (CompileError, VerifyError) as problem:
         into.files["refused"] += 1
@@ -364,18 +381,19 @@ def compare(witness: Witness, source: Source, target: str, into: Comparison, own
     into.is_compact = "Compact" in file.read_text(encoding="utf-8")
     with build:
         for kernel in kernels:
+            executed = _assumed(kernel, target)
             observed, is_whole = _observed(witness, build, kernel)
-            assumed = [each for each in _assumed(kernel, target) if each.name not in {*table_of(family), *OWN}]
-            barriers = {_home(place) for place, call in observed if call.name.lower() in GRID_BARRIERS}
+            assumed = [each for each in executed if each.name not in {*table_of(family), *OWN}]
+            barriers = {place for place, call in observed if call.name.lower() in GRID_BARRIERS}
             assumed = [each for each in assumed if each.name not in GRID_BARRIERS or each.place in barriers]
             if not is_whole:  # a block that waits for another one does not end on the host
-                ran = {_home(place) for place, _ in observed}
+                ran = {place for place, _ in observed}
                 assumed = [each for each in assumed if each.place in ran]
             if len({place for place, _ in observed}) > 1:  # blocks and cores come in any order
                 observed.sort(key=lambda pair: pair[0])
                 assumed.sort(key=lambda each: each.place)
             calls = [call for _, call in observed]
-            names = [SAME.get(call.name, call.name.lower()) for call in calls], [call.name for call in assumed]
+            names = [*map(named, calls)], [call.name for call in assumed]
             if names[0] != names[1]:
                 into.files["unlike"] += 1
                 into.unlike.append(f"{file.name} {kernel.entry.name}: {apart(*names)}")
@@ -386,6 +404,12 @@ def compare(witness: Witness, source: Source, target: str, into: Comparison, own
                     into.add(kernel.entry.name, seen, said)
 
 
+def named(call: Observed) -> str:
+    """The instruction of the machine that a call is."""
+    into = [PUSHED[place.memory] for place in call.bytes_of("write") if place.memory in PUSHED]
+    return into[0] if into and call.name == "TPUSH" else SAME.get(call.name, call.name.lower())
+
+
 def apart(headers: Sequence[str], machine: Sequence[str]) -> str:
     """The calls that one side has alone, by name; those of another order if there are none."""
     own = [Counter(headers) - Counter(machine), Counter(machine) - Counter(headers)]
@@ -394,9 +418,14 @@ def apart(headers: Sequence[str], machine: Sequence[str]) -> str:
     return "; ".join(f"{side} alone: {text}" for side, text in sides if text) or "another order"
 
 
-def _home(place: tuple[str, int]) -> tuple[str, int]:
-    """A place of a recording as one of the machine."""
-    return HOMES[place[0]], place[1]
+def _some(kernels: Sequence[CppKernel], count: int) -> Iterator[CppKernel]:
+    """The first ones of each function: instances of a template differ in types and shapes only."""
+    seen = Counter[str]()
+    for kernel in kernels:
+        name = plain_name(kernel.entry.name)
+        seen[name] += 1
+        if seen[name] <= count:
+            yield kernel
 
 
 def _kernels(file: Path, family: str, options: CompileOptions) -> list[CppKernel]:
@@ -406,9 +435,9 @@ def _kernels(file: Path, family: str, options: CompileOptions) -> list[CppKernel
     return [CppKernel(source, entry, build.target) for entry in entries_of(build)]
 
 
-def _observed(witness: Witness, build: Build, kernel: CppKernel) -> tuple[list[tuple[tuple[str, int], Observed]], bool]:
-    """The calls of all blocks that touch something, with their cores, `cube` or `vector`, and blocks; and whether all
-    ran."""
+def _observed(witness: Witness, build: Build, kernel: CppKernel) -> tuple[list[tuple[Place, Observed]], bool]:
+    """The calls of all blocks that touch something, with their places, on the cores that the machine has run; and
+    whether all ran."""
     arguments: list[ArrayArgument | ScalarArgument] = []
     for parameter in kernel.entry.parameters:
         kind = kernel.parameters.get(parameter.name)
@@ -418,10 +447,23 @@ def _observed(witness: Witness, build: Build, kernel: CppKernel) -> tuple[list[t
             value = {"integer": NUMBER, "float": 1.0}.get(kind or "")
             arguments.append(ScalarArgument(parameter.name, "float32" if kind == "float" else "int64", value))
     grid = 1 if kernel.entry.kind == "kernel" else None
-    blocks, problems = witness.run(build, kernel.entry.name, arguments, grid)
-    calls = (((block.core, block.index), call) for block in blocks for call in block.calls if call.name)
+    blocks, problems = witness.run(build, kernel.entry.name, arguments, grid, _vector_cores(kernel))
+    places = ((block, (CORES[block.core], block.index, block.subblock)) for block in blocks)
+    calls = ((place, call) for block, place in places for call in block.calls if call.name)
     seen = [(place, call) for place, call in calls if any(event.touches for event in call.events)]
     return seen, not any(each.fatal for each in problems)
+
+
+def _vector_cores(kernel: CppKernel) -> int:
+    """How many vector cores of a block ptokit has run, to the recorder: what its headers did decides, as those of the
+    vendor touch nothing in calls of the other core."""
+    recorded = [each.recording for each in kernel._recorded.values() if isinstance(each, RecordedLaunches)]
+    of_cube = (
+        replace(launch, blocks=[block for block in launch.blocks if block.core == "cube"])
+        for recording in recorded
+        for launch in recording.launches
+    )
+    return VECTOR_CORES if any(works(replace(recorded[0], launches=(launch,))) for launch in of_cube) else AS_ASKED
 
 
 def _assumed(kernel: CppKernel, target: str, fill: int = 0) -> list[Assumed]:

@@ -3,61 +3,86 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ptokit.atomic import write_file
-from tests.witness.accepted import ACCEPTED
+from tests.witness.accepted import ACCEPTED, uncompared
 from tests.witness.accepted_values import ACCEPTED as ACCEPTED_VALUES
 from tests.witness.compare import Comparison
 from tests.witness.judged import Judged
+from tests.witness.overloads import HEADER, Overload
 from tests.witness.values import executed
 
 
-def written(path: Path, found: Comparison, target: str, seconds: str) -> None:
-    """Write the page."""
+def written(path: Path, found: Comparison, target: str, every: Sequence[Overload], seconds: str) -> None:
+    """Write the page; `every`: the overloads that the target has."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, ("\n".join(_lines(found, target, seconds)) + "\n").encode())
+    write_file(path, ("\n".join(_lines(found, target, every, seconds)) + "\n").encode())
 
 
-def _lines(found: Comparison, target: str, seconds: str) -> list[str]:
-    with_reason: defaultdict[str, int] = defaultdict(int)
-    for (name, _), count in found.accepted.items():
-        with_reason[name] += count
+def _lines(found: Comparison, target: str, every: Sequence[Overload], seconds: str) -> Iterator[str]:
     files = ", ".join(f"{count} {what}" for what, count in sorted(found.files.items()))
-    rows = [
-        f"| `{name}` | {count} | {with_reason[name] or ''} | {found.differ[name] or ''} |"
-        for name, count in sorted(found.calls.items())
-    ]
-    open_ones = [line for examples in found.examples.values() for line in examples]
-    return [
-        f"# The headers of {target} beside the tables",
-        "",
-        f"Written by `make witness`. Sources: {files}. {found.summary.partition('}, ')[2]}; {seconds}.",
-        "",
-        "| instruction | calls | differ with a reason | without |",
-        "|---|---|---|---|",
-        *rows,
-        "",
-        "## Reasons",
-        "",
-        "| instructions | difference | why it stays |",
-        "|---|---|---|",
-        *(f"| `{names}` | {kinds} | {why} |".replace("|(", "(") for names, kinds, why in _escaped()),
-        "",
-        "## Open",
-        "",
-        *(f"- {line}" for line in open_ones or ["nothing"]),
-        "",
-        "## Without a partner",
-        "",
-        *(f"- {line}" for line in sorted(found.unlike) or ["nothing"]),
-        "",
-        "## Not compiled",
-        "",
-        *(f"- {short(line)}" for line in sorted(found.problems) or ["nothing"]),
-    ]
+    rows = [*overload_rows(found, every)]
+    compared = sum(bool(row.calls) for row in rows)
+    yield f"# The headers of {target} beside the tables"
+    yield f"\nWritten by `make witness`. Sources: {files}. {found.summary.partition('}, ')[2]}; {seconds}."
+    names = {row.overload.name for row in rows}
+    known = sum(bool(row.why) and not row.calls for row in rows)
+    yield f"\nOf {len(rows)} overloads of {len(names)} public instructions, {compared} are compared. Of the others,"
+    yield f"{known} have a reason, and {len(rows) - compared - known} no kernel yet. Lines are those of `{HEADER}`."
+    yield "\n| overload | line | calls | agree | differ with a reason | without |\n|---|---|---|---|---|---|"
+    yield from map(str, rows)
+    yield "\n## Reasons\n\n| instructions | difference | why it stays |\n|---|---|---|"
+    yield from (f"| `{names}` | {kinds} | {why} |".replace("|(", "(") for names, kinds, why in _escaped())
+    yield "\n## Open\n"
+    yield from (f"- {line}" for line in [line for some in found.examples.values() for line in some] or ["nothing"])
+    yield "\n## Without a partner\n"
+    yield from (f"- {line}" for line in sorted(found.unlike) or ["nothing"])
+    yield "\n## Not compiled\n"
+    yield from (f"- {short(line)}" for line in sorted(found.problems) or ["nothing"])
+
+
+@dataclass(frozen=True)
+class OverloadRow:
+    """The calls of an overload that were compared, or why there are none."""
+
+    overload: Overload
+    agree: int
+    known: int
+    differ: int
+    why: str
+
+    @property
+    def calls(self) -> int:
+        """All that were compared."""
+        return self.agree + self.known + self.differ
+
+    def __str__(self) -> str:
+        counts = f"{self.calls} | {self.agree} | {self.known or ''} | {self.differ or ''}"
+        shown = counts if self.calls else f"{self.why or 'no kernel yet'} | | |"
+        return f"| `{self.overload}` | {self.overload.line} | {shown} |"
+
+
+def overload_rows(found: Comparison, every: Sequence[Overload]) -> Iterator[OverloadRow]:
+    """One for each overload, by name."""
+    public = {(each.name, each.line) for each in every}
+    direct = Counter[str]()
+    for (name, line, _), count in found.overloads.items():
+        direct[name] += count if (name, line) not in public else 0
+    for each in sorted(every, key=lambda each: (each.name, each.line)):
+        counts = (found.overloads[each.name, each.line, outcome] for outcome in ("agree", "reason", "differ"))
+        why = uncompared(found.family, str(each)) or _absent(each)
+        if not why and direct[each.name]:
+            why = f"the tests call `{each.name}_IMPL` instead: {direct[each.name]} calls"
+        yield OverloadRow(each, *counts, why=why)
+
+
+def _absent(overload: Overload) -> str:
+    names = ", ".join(f"`{name}_IMPL`" for name in sorted(overload.made_of))
+    return f"declared only: there is no {names} for this target" if names else ""
 
 
 def short(problem: str) -> str:

@@ -13,9 +13,13 @@ import pytest
 from ptokit.finding import VerifyError
 from ptokit.lang.recorded import load_cpp
 from ptokit.witness.effects import Observed, ObservedAccess, ObservedIntrinsic, ObservedMemory
+from ptokit.witness.headers import Checkout
+from ptokit.witness.record import Witness
 from tests.witness.__main__ import core_of
 from tests.witness.accepted import reason
-from tests.witness.compare import Assumed, Touch, apart, differences, union, watched
+from tests.witness.compare import Assumed, Comparison, Source, Touch, apart, compare, differences, union, watched
+from tests.witness.overloads import stated
+from tests.witness.page import overload_rows
 
 MAT = ObservedMemory("mat")
 
@@ -92,6 +96,15 @@ def ordered(*events: str) -> Observed:
         for event in events
     ]
     return Observed("TADD", made)
+
+
+@pytest.mark.parametrize(("around", "pipes"), [(["V"], {"V"}), (["V", "MTE3"], {"S"}), ([], {"S"})])
+def test_scalar_work_counts_as_that_of_the_one_pipe_around_it(around: list[str], pipes: set[str]) -> None:
+    """A gather by elements on A2/A3 waits for all pipes (MGather.hpp:215): no other pipe stands for it."""
+    before = [ObservedIntrinsic("wait_flag", "S", flag=(pipe, "S", "0")) for pipe in around]
+    behind = [ObservedIntrinsic("set_flag", "S", flag=("S", pipe, "0")) for pipe in around]
+    work = ObservedIntrinsic("store", "S", (ObservedAccess("write", VEC, np.array([(0, 4)])),))
+    assert Observed("MGATHER", [*before, work, *behind]).pipes == pipes
 
 
 def with_barriers(late: str, *, ends: bool) -> Assumed:
@@ -213,6 +226,124 @@ def test_masks_scatter_by_the_scalar_pipe_and_gather_a_row_for_each_of_the_sourc
         kernel[1](engine="machine", target=target)
     assert (found[0].flags, found[0].pipes) == (flags, {"V"})
     assert found[0].bytes_of("write")["vec"].tolist() == [[0, written]]
+
+
+ONE_ELEMENT = """#include <pto/pto-inst.hpp>
+using namespace pto;
+template <typename One, typename Whole>
+AICORE void moved() {{
+  One one;
+  Whole whole;
+  TASSIGN(one, 0x8000);
+  TASSIGN(whole, 0x0);
+  TEXTRACT(one, whole, 3, 5);
+  TINSERT(whole, one, {row}, {col});
+}}
+__global__ AICORE void k() {{
+  moved<Tile<TileType::Vec, float, {one}>, Tile<TileType::Vec, float, {whole}>>();
+}}
+"""
+PLAIN_ONE = {"one": "1, 8, BLayout::RowMajor, 1, 1", "whole": "16, 64", "row": "3", "col": "5"}
+BOXED_ONE = {
+    "one": "16, 8, BLayout::ColMajor, 1, 1, SLayout::RowMajor",
+    "whole": "16, 64, BLayout::ColMajor, 16, 64, SLayout::RowMajor",
+    "row": "3",
+    "col": "8",
+}
+
+
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+@pytest.mark.parametrize(
+    ("form", "read", "written"),
+    [(PLAIN_ONE, (3 * 64 + 5) * 4, (3 * 64 + 5) * 4), (BOXED_ONE, (3 * 8 + 5) * 4, (16 * 8 + 3 * 8) * 4)],
+)
+def test_the_scalar_pipe_moves_one_element_within_ub(
+    tmp_path: Path, target: str, form: dict[str, str], read: int, written: int
+) -> None:
+    (tmp_path / "k.cpp").write_text(ONE_ELEMENT.format(**form))
+    kernel = load_cpp(str(tmp_path / "k.cpp"), target=target)
+    with watched() as found, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kernel[1](engine="machine", target=target)
+    taken, put = found
+    assert [each.flags for each in found] == [{("V", "S"), ("S", "V")}] * 2 and taken.pipes == put.pipes == {"V"}
+    assert (taken.bytes_of("read")["vec"].tolist(), put.bytes_of("write")["vec"].tolist()) == (
+        [[read, read + 4]],
+        [[written, written + 4]],
+    )
+    (tmp_path / "more.cpp").write_text(ONE_ELEMENT.format(**{**form, "one": form["one"].replace("1, 1", "1, 4")}))
+    kernel = load_cpp(str(tmp_path / "more.cpp"), target=target)
+    with watched() as found, warnings.catch_warnings(), suppress(VerifyError):
+        warnings.simplefilter("ignore")
+        kernel[1](engine="machine", target=target)
+    assert not any(each.flags for each in found)
+
+
+BY_CORE = """#include <pto/pto-inst.hpp>
+using namespace pto;
+template <int number>
+AICORE void loads(__gm__ float* x) {{
+  using Rows = GlobalTensor<float, Shape<1, 1, 1, 2, 64>, pto::Stride<1, 1, 1, 64, 1>>;
+  Tile<TileType::Vec, float, 2, 64> a, b;
+  TASSIGN(a, 0x1000);
+  TASSIGN(b, 0x1200);
+  Rows in(x);
+  {text}
+}}
+extern "C" __global__ AICORE void first(__gm__ float* x) {{ loads<0>(x); }}
+extern "C" __global__ AICORE void other(__gm__ float* x) {{ loads<1>(x); }}
+"""
+ASKING = "if (get_subblockid() == 1) TLOAD(b, in); else TLOAD(a, in);"
+MIXED = """
+#if defined(__DAV_CUBE__)
+  Tile<TileType::Mat, float, 2, 64> m;
+  TASSIGN(m, 0x0);
+  TLOAD(m, in);
+#else
+  TLOAD(a, in);
+  TLOAD(b, in);
+#endif
+"""
+
+
+@pytest.mark.parametrize(("text", "calls"), [("TLOAD(a, in);", 1), (ASKING, 2), (MIXED, 5)])
+def test_calls_of_both_vector_cores_have_partners(tmp_path: Path, text: str, calls: int) -> None:
+    (tmp_path / "k.cpp").write_text(BY_CORE.format(text=text))
+    found = Comparison("a2a3")
+    with Witness(Checkout.at(Path(__file__).parent / "checkout")) as witness:
+        compare(witness, Source(tmp_path / "k.cpp", 1), "a2a3", found)
+    assert found.problems == [] and found.unlike == []
+    assert (found.calls["tload"], found.unmatched) == (2 * calls, 0), "of each function"
+    ((name, line),) = {key[:2] for key in found.overloads}
+    header = Checkout.at(Path(__file__).parent / "checkout").texts["pto/pto-inst.hpp"].splitlines()
+    assert (name, found.overloads.total()) == ("TLOAD", 2 * calls)
+    assert "TLOAD(Tile& dst, GlobalTensor" in header[line - 2] and header[line - 1] == "{"
+
+
+HEADER = """
+template <typename Dst, int Mode = f(1, 2), std::enable_if_t<is_tile_v<Dst>, int> = 0, typename... WaitEvents>
+PTO_INST RecordEvent TONE(Dst& dst, typename Dst::DType scalar, int axis = 0, WaitEvents&... events)
+{
+    MAP_INSTR_IMPL(TONE, dst, scalar);
+    return {};
+}
+
+PTO_INST void TTWO(uint64_t config)
+{
+    TOTHER_IMPL(config);
+}
+"""
+
+
+def test_overloads_are_read_with_the_lines_of_their_bodies_and_counted() -> None:
+    one, two = stated(HEADER)
+    assert (str(one), one.line, one.made_of) == ("TONE<int>(dst, scalar, axis)", 4, {"TONE"})
+    assert (str(two), two.line, two.made_of) == ("TTWO(config)", 10, {"TOTHER"})
+    found = Comparison("a2a3")
+    found.overloads.update({("TONE", 4, "agree"): 3, ("TONE", 4, "differ"): 1, ("TONE", 5, "agree"): 1})
+    first, second = map(str, overload_rows(found, [two, replace(one, made_of=frozenset())]))
+    assert first == "| `TONE<int>(dst, scalar, axis)` | 4 | 4 | 3 |  | 1 |"
+    assert second == "| `TTWO(config)` | 10 | declared only: there is no `TOTHER_IMPL` for this target | | | |"
 
 
 @pytest.mark.parametrize(

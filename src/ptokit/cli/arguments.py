@@ -199,10 +199,8 @@ def _element_type(name: str, text: str) -> DType:
 
 def _zeros(name: str, kind: str, shape: Sequence[int]) -> Array:
     element = _element_type(name, kind)
-    try:
+    with misused(ValueError, MemoryError, by=f"{name}: cannot create {element.name}{list(shape)}: "):
         return np.zeros(shape, element.numpy)
-    except (ValueError, MemoryError) as problem:
-        raise Misuse(f"{name}: cannot create {element.name}{list(shape)}: {described(problem)}") from problem
 
 
 def _random(name: str, zeros: re.Match[str], low: str, high: str) -> Array:
@@ -251,7 +249,8 @@ def _typed(name: str, file: str, array: Array, kind: DType | None, reinterpret: 
     """The array with its element type; raw elements get `kind`."""
     own = array.dtype
     raw = own.kind == "V" and own.fields is None and own.subdtype is None
-    if kind is not None and own.itemsize == kind.size and (reinterpret or raw or _is_stand_in(own, kind)):
+    stands_in = kind is not None and own.kind == "u" and not _has_name(kind.numpy)  # NumPy has no name for the type
+    if kind is not None and own.itemsize == kind.size and (reinterpret or raw or stands_in):
         return array.view(kind.numpy)
     if raw and own.type is np.void:
         hint = f"name their type, as in --arg {name}=bf16:{file}"
@@ -259,11 +258,6 @@ def _typed(name: str, file: str, array: Array, kind: DType | None, reinterpret: 
     with misused(TypeError, by=f"--arg {name}: {file}: "):
         dtype(own)
     return array
-
-
-def _is_stand_in(own: np.dtype[Any], kind: DType) -> bool:
-    """Whether unsigned numbers stand for elements of a type that NumPy has no name for."""
-    return own.kind == "u" and not _has_name(kind.numpy)
 
 
 def _has_name(kind: np.dtype[Any]) -> bool:

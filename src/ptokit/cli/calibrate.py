@@ -381,12 +381,10 @@ def _recorded(trace: Trace, kernels: Mapping[str, Launchable], target: Profile) 
         kernel, args, keywords = _launch(each, kernels)
         options = MachineOptions(checks=("time",), timeline=MOST_OPERATIONS)
         try:
-            with library_call():
+            with misused(Misuse, by=f"{each.place}: "), library_call():
                 report = quiet_report(kernel[each.grid], *args, **keywords, target=target.name, options=options)
         except (VerifyError, OutOfBoundsError) as refusal:
             raise Misuse(f"{each.place}: {refusal.findings[0].message}") from refusal
-        except Misuse as problem:
-            raise Misuse(f"{each.place}: {problem}") from problem
         if errors := [finding for finding in report.findings if finding.level == "error"]:
             raise Misuse(f"{each.place}: {errors[0].message}")
         assert report.timeline and report.timeline.record

@@ -147,10 +147,10 @@ def check(
     if fix or diff or needless:
         from ptokit.cli.fix import FixRequest, fix_launches, fix_program
 
-        how = FixRequest(fix, diff, needless)
+        wanted = FixRequest(fix, diff, needless)
         if is_script:
-            return fix_launches(program, rest or (), how, as_json, is_module=module)
-        return fix_program(program, how, as_json)
+            return fix_launches(program, rest or (), wanted, as_json, is_module=module)
+        return fix_program(program, wanted, as_json)
     if is_script:
         return check_launches(program, rest or (), as_json, is_module=module)
     if program.machine.stated and not run and not is_cpp(program.word):
@@ -399,8 +399,8 @@ def trace_indices(
     from ptokit.cli.files import destination
     from ptokit.cli.indices import trace_indices as record
 
-    how = {"limit": limit, "sample": sample, "seed": seed}
-    return record(words or (), destination(out, "trace.npz"), how, generate, module, as_json)
+    limits = {"limit": limit, "sample": sample, "seed": seed}
+    return record(words or (), destination(out, "trace.npz"), limits, generate, module, as_json)
 
 
 def replay(
@@ -572,8 +572,8 @@ def conformance_run(
     """
     from ptokit.cli.conformance import run_cases
 
-    how = {"jobs": jobs, "batch": batch, "seconds": seconds, "memory": memory << 20}
-    return run_cases(folder, command, _names(target), only or (), as_json, **how)
+    limits = {"jobs": jobs, "batch": batch, "seconds": seconds, "memory": memory << 20}
+    return run_cases(folder, command, _names(target), only or (), as_json, **limits)
 
 
 def conformance_answer(

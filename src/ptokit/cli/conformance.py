@@ -23,11 +23,8 @@ MOST_SHOWN = 20
 
 def export_cases(folder: str, targets: Sequence[str], only: str, as_json: bool) -> int:
     """Write the cases."""
-    try:
-        with library_call(), misused(Unwritable):
-            index = export(folder, targets, only)
-    except OSError as problem:
-        raise Misuse(f"cannot write {folder}: {described(problem)}") from problem
+    with misused(OSError, by=f"cannot write {folder}: "), library_call(), misused(Unwritable):
+        index = export(folder, targets, only)
     found = Counter(case["target"] for case in index["cases"])
     shown = ", ".join(f"{count:,} for {target}" for target, count in found.items())
     programs = counted(len(index["programs"]), "program")
@@ -38,13 +35,13 @@ def export_cases(folder: str, targets: Sequence[str], only: str, as_json: bool) 
 
 
 def run_cases(
-    folder: str | None, command: str, targets: Sequence[str], only: Sequence[str], as_json: bool, **how: float
+    folder: str | None, command: str, targets: Sequence[str], only: Sequence[str], as_json: bool, **limits: float
 ) -> int:
     """Judge an implementation by an export, or by cases that are made for this run."""
     with tempfile.TemporaryDirectory(prefix="ptokit-") as temporary:
         home = folder or str(Path(temporary, "cases"))
         with misused(ValueError):
-            judge = Judge(Path(home).absolute(), command, **how)  # type: ignore[arg-type]
+            judge = Judge(Path(home).absolute(), command, **limits)  # type: ignore[arg-type]
         if folder is None:
             export(home, targets)
         try:
@@ -82,8 +79,5 @@ def _lines(found: Sequence[CaseVerdict], totals: Counter[str]) -> list[str]:
 
 def answer(case: str, out: str, engine: str) -> int:
     """Run a case, as an implementation does."""
-    with library_call():
-        try:
-            return answer_cases(Path(case), Path(out), engine or REFERENCE)
-        except (OSError, KeyError) as problem:
-            raise Misuse(f"{case} is no case: {described(problem)}") from problem
+    with library_call(), misused(OSError, KeyError, by=f"{case} is no case: "):
+        return answer_cases(Path(case), Path(out), engine or REFERENCE)

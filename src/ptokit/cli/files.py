@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ptokit.atomic import Write, is_replaced, write_files
 from ptokit.brief import brief
-from ptokit.cli.problems import SHOWN, Misuse, described
+from ptokit.cli.problems import SHOWN, Misuse, described, misused
 from ptokit.cxx.repository import MARKS
 from ptokit.finding import shown_file
 
@@ -28,14 +28,12 @@ LARGEST_TEXT = 64 << 20
 
 def read_text(file: str) -> bytes:
     """The bytes of a text file, or of standard input for `-`."""
-    try:
+    with misused(OSError, ValueError, AttributeError, by=f"cannot read {shown_name(file)}: "):
         if file == STDIN:
             text = sys.stdin.buffer.read(LARGEST_TEXT + 1)
         else:
             with open(file, "rb") as stream:
                 text = stream.read(LARGEST_TEXT + 1)
-    except (OSError, ValueError, AttributeError) as problem:
-        raise Misuse(f"cannot read {shown_name(file)}: {described(problem)}") from problem
     if len(text) > LARGEST_TEXT:
         raise Misuse(f"{shown_name(file)} is larger than {LARGEST_TEXT >> 20} MiB, which is no program")
     return text
@@ -133,6 +131,5 @@ def write_all(contents: Mapping[str, Write]) -> None:
     try:
         write_files(contents)
     except OSError as problem:
-        raise Misuse(
-            f"cannot write {shown_file(problem.filename)}: {described(problem.__cause__ or problem)}"
-        ) from problem
+        why = described(problem.__cause__ or problem)
+        raise Misuse(f"cannot write {shown_file(problem.filename)}: {why}") from problem

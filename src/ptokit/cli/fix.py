@@ -154,13 +154,13 @@ class Fixing:
         return True
 
 
-def fix_program(request: ProgramRequest, how: FixRequest, as_json: bool) -> int:
+def fix_program(request: ProgramRequest, wanted: FixRequest, as_json: bool) -> int:
     """Repair a program in its source, or print how. Exit status: as that of the check; of the unchanged source with a
     diff."""
-    if (request.word == STDIN or request.word in SHOWN) and not how.diff:
+    if (request.word == STDIN or request.word in SHOWN) and not wanted.diff:
         raise Misuse("--fix cannot write to standard input; use --fix --diff")
     if (
-        os.path.exists(request.word) and not os.path.isdir(request.word) and not how.diff
+        os.path.exists(request.word) and not os.path.isdir(request.word) and not wanted.diff
     ):  # the names of sources are without links later
         check_unnamed(request.word)
     try:
@@ -172,15 +172,15 @@ def fix_program(request: ProgramRequest, how: FixRequest, as_json: bool) -> int:
         return machine_report(kernel, request, target)
 
     trials = [Trial(kernel, name, partial(run, name)) for name in _targets(request.target)]
-    fixing = Fixing(trials, needless=how.needless)
-    _finish(fixing, how, as_json, kernel=kernel.name, grid=request.grid)
-    if how.diff or as_json:
+    fixing = Fixing(trials, needless=wanted.needless)
+    _finish(fixing, wanted, as_json, kernel=kernel.name, grid=request.grid)
+    if wanted.diff or as_json:
         return status_of_check(request)
     return check_program(request, as_json, run=True)
 
 
 def fix_launches(
-    request: ProgramRequest, args: Sequence[str], how: FixRequest, as_json: bool, *, is_module: bool
+    request: ProgramRequest, args: Sequence[str], wanted: FixRequest, as_json: bool, *, is_module: bool
 ) -> int:
     """Run a Python file, and repair the kernels that it launches, or print how. The file is not run again."""
     outcome = run_launches(request, args, is_module=is_module, keeps=True)
@@ -192,15 +192,16 @@ def fix_launches(
     each = ((outcome.check.on(launch, name), name) for launch, targets in outcome.check.kept for name in targets)
     trials = [Trial(launch.kernel, name, partial(run, launch)) for launch, name in each if profile(name).pipes]
     with progress.task(f"repair {outcome.name},"):
-        fixing = Fixing(trials, needless=how.needless)
-    changed = [_with_texts(launch, fixing.patch.after) for launch, _ in outcome.check.kept]
-    _finish(fixing, how, as_json, file=outcome.name, error=outcome.error)
+        fixing = Fixing(trials, needless=wanted.needless)
+    texts = fixing.patch.after
+    written = [launch.kernel.definition.with_texts(texts, written=True) for launch, _ in outcome.check.kept]
+    _finish(fixing, wanted, as_json, file=outcome.name, error=outcome.error)
     kernels = [*outcome.kernels]
-    if not how.diff:
+    if not wanted.diff:
         again = LaunchCheck(request)
-        for launch, (_, targets) in zip(changed, outcome.check.kept, strict=True):
+        for kernel, (launch, targets) in zip(written, outcome.check.kept, strict=True):
             with library_call():
-                again.look(launch, targets)
+                again.look(replace(launch, kernel=kernel), targets)
         kernels = [*again.kernels.values()]
         if not as_json:
             show_kernels(kernels)
@@ -208,22 +209,17 @@ def fix_launches(
     return FOUND if outcome.problem else status_of(chain.from_iterable(each.findings for each in kernels))
 
 
-def _with_texts(launch: WatchedLaunch, texts: Mapping[str, str]) -> WatchedLaunch:
-    """A launch of the kernel that files with these texts have."""
-    return replace(launch, kernel=launch.kernel.definition.with_texts(texts, written=True))
-
-
-def _finish(fixing: Fixing, how: FixRequest, as_json: bool, **fields: Any) -> None:
+def _finish(fixing: Fixing, wanted: FixRequest, as_json: bool, **fields: Any) -> None:
     """Print the diff, or write the change and print what it is."""
     patch = fixing.patch
-    if not how.diff:
+    if not wanted.diff:
         for file in patch.after:
             check_unnamed(file)
         write_all({file: partial(_write, file, text) for file, text in patch.after.items()})
         forget()
     if as_json:
         print_json("check", **fields, **_data(fixing))
-    elif how.diff:
+    elif wanted.diff:
         print_text(with_shown_names(shown_diff(patch)))
         for line in _refusals(fixing):
             print_error(line, "")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ptokit.cli.files import check_destination
-from ptokit.cli.problems import FINE, FOUND, INTERRUPTED, Misuse, described, misused, print_error
+from ptokit.cli.problems import FINE, FOUND, INTERRUPTED, Misuse, misused, print_error
 from ptokit.cli.programs import library_call
 from ptokit.cli.report import print_answer
 from ptokit.traces.file import IndexTrace
@@ -25,9 +25,9 @@ NOTHING = "{} makes no call that is recorded: pto.gather, pto.scatter, torch's e
 
 
 def trace_indices(
-    words: Sequence[str], out: str, how: Mapping[str, int | None], made: str | None, is_module: bool, as_json: bool
+    words: Sequence[str], out: str, limits: Mapping[str, int | None], made: str | None, is_module: bool, as_json: bool
 ) -> int:
-    """Run a program, or generate indices, and write the trace; `how` has `limit`, `sample` and `seed`."""
+    """Run a program, or generate indices, and write the trace; `limits` has `limit`, `sample` and `seed`."""
     check_destination(out)
     if bool(made) == bool(words):
         raise Misuse("trace-indices takes a program after --, or --generate NAME:PARAMETER=VALUE,...")
@@ -36,26 +36,18 @@ def trace_indices(
         with misused(ValueError):
             trace = generate(made)
     else:
-        trace, status, interrupted = _recorded(words, how, is_module)
+        trace, status, interrupted = _recorded(words, limits, is_module)
     if words and not trace.calls and not status:
         raise Misuse(NOTHING.format(words[0]))
-    _save(trace, out)
+    with misused(OSError, by=f"cannot write {out}: "), misused(ValueError, by=f"{out}: "):
+        trace.save(out)
     print_answer("trace-indices", as_json, str(trace), file=out, status=status, **trace.as_dict())
     if status:
         print_error(f"{words[0]} ended with status {status}; what it did until then is in {out}")
     return INTERRUPTED if interrupted else FOUND if status else FINE
 
 
-def _save(trace: IndexTrace, out: str) -> None:
-    try:
-        trace.save(out)
-    except OSError as problem:
-        raise Misuse(f"cannot write {out}: {described(problem)}") from problem
-    except ValueError as problem:
-        raise Misuse(f"{out}: {problem}") from problem
-
-
-def _recorded(words: Sequence[str], how: Mapping[str, int | None], is_module: bool) -> tuple[IndexTrace, int, bool]:
+def _recorded(words: Sequence[str], limits: Mapping[str, int | None], is_module: bool) -> tuple[IndexTrace, int, bool]:
     """Run a program in a process of its own: its trace, its status, and whether it was interrupted. What it prints goes
     to standard error."""
     name = words[0]
@@ -63,7 +55,7 @@ def _recorded(words: Sequence[str], how: Mapping[str, int | None], is_module: bo
         raise Misuse(f"there is no file {name}")
     with tempfile.TemporaryDirectory(prefix="ptokit-") as folder:
         file = os.path.join(folder, "trace.npz")
-        given = {name: value for name, value in how.items() if value is not None}
+        given = {name: value for name, value in limits.items() if value is not None}
         with misused(ValueError):
             limits_of(**given)
         command = [sys.executable, "-m", RECORDER, file, json.dumps(given), "module" if is_module else "script", *words]
@@ -88,12 +80,8 @@ def _standard_error() -> Any:
 
 def replay_trace(file: str, targets: str, engine: str, lanes: int | None, shards: int, as_json: bool) -> int:
     """Replay a trace, and print what it takes."""
-    try:
+    with misused(OSError, by=f"cannot read {file}: "), misused(ValueError):
         trace = IndexTrace.load(file)
-    except OSError as problem:
-        raise Misuse(f"cannot read {file}: {described(problem)}") from problem
-    except ValueError as problem:
-        raise Misuse(str(problem)) from problem
     with library_call(), misused(ValueError):
         result = replay(trace, engine=engine, targets=targets, lanes=lanes, shards=shards)
     return print_answer("replay", as_json, f"{trace.heading()}\n{result}", file=file, **result.as_dict())

@@ -72,7 +72,8 @@ def write_report(request: ProgramRequest, rest: Sequence[str], out: str, as_json
         _print(launches, out, len(page), as_json)
     if script is not None:
         script.explain()
-    return FOUND if script and script.problem else _status([each for launch in launches for each in launch.results])
+    findings = (finding for launch in launches for each in launch.results for finding in each.findings)
+    return FOUND if script and script.problem else status_of(findings)
 
 
 def _of_kernel(request: ProgramRequest) -> ReportedLaunch:
@@ -173,10 +174,6 @@ def verdict_line(result: Result) -> str:
 def _plain(result: Result) -> dict[str, object]:
     is_fine = isinstance(result, MachineReport) and result.ok
     return {"ok": is_fine, "modelled": is_modelled(result.findings), "cycles": cycles_of(result)}
-
-
-def _status(results: Sequence[Result]) -> int:
-    return status_of(finding for each in results for finding in each.findings)
 
 
 # --- ptokit trace

@@ -56,9 +56,10 @@ def sweep_program(
     roles = _roles(request, kernel, params, grid)
     with misused(ShardedError, ValueError):
         targets = families() if request.target == ALL else named_targets(kernel, request.target) if kernel else ()
+        targets = targets or (tuple(request.target.split(",")) if request.target else families_in_cpp())
         name = kernel.name if kernel else os.path.basename(request.word)
         run_all = partial(_as_tasks, request, grid, roles) if on_ray else None
-        result = run_points(name, _launch(request, grid, roles), params, targets or _cpp_targets(request), run_all)
+        result = run_points(name, _launch(request, grid, roles), params, targets, run_all)
     write_all(_files(result, out))
     width = terminal_width()
     shown = str(result) if width is None else "\n".join(_lines(result, width))
@@ -133,10 +134,6 @@ def _kernel(request: ProgramRequest) -> Launchable | None:
         if is_source(request.word):
             return None
         raise
-
-
-def _cpp_targets(request: ProgramRequest) -> tuple[str, ...]:
-    return tuple(request.target.split(",")) if request.target else families_in_cpp()
 
 
 def _roles(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from rich.text import Text
 
 from ptokit.brief import brief
-from ptokit.cli.problems import FINE, Misuse, described, status_of
+from ptokit.cli.problems import FINE, Misuse, misused, status_of
 from ptokit.cli.programs import machine_report, placed_programs
 from ptokit.cli.report import print_json, print_lines, show_findings, terminal_width
 from ptokit.cli.request import ProgramRequest
@@ -54,10 +54,8 @@ def _spec(form: str, shape: str, element: str, valid: str | None, fractal: int) 
         raise Misuse(f"a layout is one of {', '.join(LAYOUTS)}; found {brief(form)}{suggestion(form, LAYOUTS)}")
     if fractal not in FRACTALS:
         raise Misuse(f"--fractal is one of {', '.join(map(str, FRACTALS))}; found {fractal}")
-    try:
+    with misused(TypeError, ValueError):
         kind = dtype(element)
-    except (TypeError, ValueError) as problem:
-        raise Misuse(described(problem)) from None
     rows, cols = _extents(shape, "a shape")
     kept = _extents(valid, "--valid") if valid else (rows, cols)
     if not (rows and cols) or kept[0] > rows or kept[1] > cols:

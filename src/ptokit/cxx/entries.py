@@ -243,7 +243,7 @@ def find_entries(preprocessed: str, included: Collection[Path] = ()) -> list[Cpp
         tokens = SourceTokens("\n".join(row for row, _ in rows), MOST_TOKENS)
         if len(tokens.texts) == MOST_TOKENS:
             raise TooManyTokensError(f"the source has {MOST_TOKENS:,} tokens or more without its macros")
-        if found := _EntryFinder(tokens, [line for _, line in rows]).entries():
+        if found := _EntryFinder(tokens, [line for _, line in rows], of_source=not files).entries():
             structures = Structures(preprocessed)
             return [entry.with_members(structures) for entry in found]
     return []
@@ -316,8 +316,9 @@ class _Function:
 class _EntryFinder:
     """Walks over the declarations of a text; bodies are skipped."""
 
-    def __init__(self, tokens: SourceTokens, lines: list[int]) -> None:
-        self.tokens, self.lines = tokens, lines
+    def __init__(self, tokens: SourceTokens, lines: list[int], *, of_source: bool) -> None:
+        """`of_source`: the text is that of the source, and not of files that it includes."""
+        self.tokens, self.lines, self.of_source = tokens, lines, of_source
         self.spaces: list[str] = []
         self.functions: list[_Function] = []
 
@@ -391,6 +392,14 @@ class _EntryFinder:
             found = self._entries()
         return [*found, *self._unused_templates()] if found else []
 
+    def _may_launch(self, parameters: Sequence[Parameter]) -> bool:
+        """Whether a function with these parameters may launch by another one: it has a stream. One of another file has
+        pointers to data, too: others are helpers of host programs."""
+        of_data = [
+            each for each in parameters if not each.is_stream and ("*" in each.type or each.plain_type == "GM_ADDR")
+        ]
+        return any(each.is_stream for each in parameters) and (self.of_source or bool(of_data))
+
     def _unused_templates(self) -> list[CppEntry]:
         """Templates of kernels that nothing instantiates."""
         instantiated = {function.name for function in self.functions if not function.is_template}
@@ -426,7 +435,7 @@ class _EntryFinder:
         entries: dict[tuple[str, tuple[Parameter, ...]], CppEntry] = {}
         for function in self.functions:
             is_kernel = function.overload in kernels
-            launches = function.overload in launching or any(parameter.is_stream for parameter in function.parameters)
+            launches = function.overload in launching or self._may_launch(function.parameters)
             if function.is_template or function.name == "main" or not (is_kernel or launches):
                 continue
             name = f"{function.scope}{function.name}{function.arguments}"

@@ -105,7 +105,7 @@ ENUMS = (
     _enum("SetFmatrixMode", "fmatrix", "FMATRIX_A_AUTO:a_auto FMATRIX_B_AUTO:b_auto FMATRIX_A_MANUAL:a_manual "
           "FMATRIX_B_MANUAL:b_manual", storage="int"),
     _enum("TileLayoutCustom", "layout", "ND DN NZ ZN ZZ NONE"),
-    _enum("HistByte", "byte", "BYTE_0 BYTE_1 BYTE_2 BYTE_3"),
+    _policy(policy.HistByte, "byte"),
     *(_enum(f"{name}Algorithm", "algorithm", "DEFAULT HIGH_PRECISION") for name in ALGORITHMS.split()),
     _enum("ScatterAxis", "axis", "SCATTER_ROW:row SCATTER_COL:col"),
     _enum("ScatterConflict", "conflict", "Last Default"),

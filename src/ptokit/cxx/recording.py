@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -27,6 +27,7 @@ LAYOUTS = ("ND", "DN", "NZ", "SCALE", "MX_A_ND", "MX_A_DN", "MX_A_ZZ", "MX_B_ND"
 CONVOLUTION = 255
 """In the place of the public `CompactMode`: a convolution tile, which is recorded as one row of elements."""
 
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 CoreName = Literal["vector", "cube"]
 
 
@@ -104,6 +105,8 @@ class RecordedPointer:
 
     argument: int | None
     offset: int
+    memory: str = ""
+    """The on-chip memory that the offset is in, where a value is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +157,12 @@ class LaunchArgument:
     """Of an array; None for a scalar."""
     value: int | float | None = None
     """Of a scalar; None for an array, and for a null pointer."""
+    is_stored: bool = False
+    """Whether it is no argument, but what scalar code and threads have stored, by which a program repeats it."""
+
+
+MOST_DYNAMIC = 1 << 32
+"""Bytes of dynamic UB that a launch may ask for: more than any target has."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,12 +175,20 @@ class RecordedLaunch:
     """The entry's arguments in order, then the allocations up to the end: the same for every launch of a recording."""
     blocks: Sequence[RecordedBlock]
     passed: tuple[RecordedOperand, ...] = ()
-    """What the launch passed to the kernel, if the headers say."""
+    """The bytes of dynamic UB that the launch asks for, if it does."""
     complete: bool = True
     """False if the recording ended inside this launch, or is paused there."""
 
+    @property
+    def dyn_ub(self) -> int | None:
+        """The bytes of dynamic UB that the launch asks for; None if it does not."""
+        (asked, *_) = (*self.passed, None)
+        return int(asked.value) if isinstance(asked, RecordedScalar) and 0 < asked.value <= MOST_DYNAMIC else None
 
-ProblemKind = Literal["crash", "exception", "limit", "forbidden", "exit", "failure", "value", "output", "trace"]
+
+ProblemKind = Literal[
+    "crash", "exception", "limit", "forbidden", "exit", "failure", "undefined", "value", "output", "trace", "threads"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +217,8 @@ class Recording:
     problems: tuple[RecordingProblem, ...] = ()
     output: str = field(default="", repr=False)
     """What the kernel printed, up to the limit."""
+    stored: Mapping[str, Bytes] = field(default_factory=dict[str, Bytes], repr=False)
+    """The content of arguments that are stored values, by their name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import numpy as np
 from ptokit.engine.storage import Array
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import UNSPECIFIED, Combine
-from ptokit.isa.policy import CmpMode, IotaOrder, MergeEnd, ReluMode, RoundMode, Saturation, Triangle
+from ptokit.isa.policy import CmpMode, HistByte, IotaOrder, MergeEnd, ReluMode, RoundMode, Saturation, Triangle
 
 Shape = tuple[int, int]
 Op = Callable[..., Array]
@@ -141,6 +141,41 @@ def _add_multiple(_shape: Shape, dtype: DType, y: Array, x: Array, factor: Array
     """In the type of the result; the product is rounded, then the sum."""
     product = _rounded(_wide(x.astype(dtype.numpy)) * _wide(factor.astype(dtype.numpy)), dtype)
     return _rounded(_wide(y) + _wide(product), dtype)
+
+
+def _rectified(function: Op, shape: Shape, dtype: DType, *inputs: Array) -> Array:
+    """Zero where the result of an operation is below it."""
+    return _rectify(shape, dtype, function(shape, dtype, *inputs))
+
+
+def _rectified_as(function: Callable[..., Array], shape: Shape, dtype: DType, a: Array, b: Array) -> Array:
+    """The same in the type of the inputs, converted then."""
+    made = _wide(function(_wide(a), _wide(b)).astype(a.dtype))
+    return _convert(shape, dtype, np.maximum(made, 0), mode=RoundMode.Rint, saturation=Saturation.On)
+
+
+def _scaled_sum(shape: Shape, dtype: DType, a: Array, b: Array, scale: Array) -> Array:
+    """The sum wraps; it and its product are rounded to float32."""
+    product = (a + b).astype(np.float32) * scale
+    return _convert(shape, dtype, np.maximum(product, 0), mode=RoundMode.Rint, saturation=Saturation.On)
+
+
+def _place(better: Callable[[Array, Array], Array], _shape: Shape, _dtype: DType, *inputs: Array) -> Array:
+    """The second place where the second value is strictly better, else the first."""
+    a, b, first, second = inputs
+    return np.where(better(_wide(b), _wide(a)), second, first)
+
+
+def _histogram(shape: Shape, dtype: DType, x: Array, *filters: Array, byte: HistByte) -> Array:
+    """How many elements of a row have at most each value in a byte, of those whose higher bytes are the filters."""
+    high = x.dtype.itemsize - 1
+    counted = np.ones(x.shape, bool)
+    for k, own in enumerate(range(high, byte.value, -1)):
+        wanted = filters[0] if high == 1 else filters[0][k, 0]
+        counted &= (x >> 8 * own & 0xFF) == wanted
+    values = np.where(counted, x >> 8 * byte.value & 0xFF, shape[1])
+    counts = [np.bincount(row, minlength=shape[1])[: shape[1]].cumsum() for row in values]
+    return np.array(counts, dtype.numpy)
 
 
 def _pick(better: Callable[[Array, Array], Array], _shape: Shape, _dtype: DType, a: Array, b: Array) -> Array:
@@ -404,6 +439,14 @@ OPS: dict[str, Op] = {
     "relu": _rectify,
     "prelu": _leak,
     "axpy": _add_multiple,
+    "axpyrelu": partial(_rectified, _add_multiple),
+    "subrelu": partial(_rectified, partial(_arithmetic, np.subtract)),
+    "addreluconv": partial(_rectified_as, np.add),
+    "subreluconv": partial(_rectified_as, np.subtract),
+    "adddeqrelu": _scaled_sum,
+    "placemax": partial(_place, np.greater),
+    "placemin": partial(_place, np.less),
+    "histogram": _histogram,
     "and": partial(_arithmetic, np.bitwise_and),
     "or": partial(_arithmetic, np.bitwise_or),
     "xor": partial(_arithmetic, np.bitwise_xor),

@@ -331,6 +331,7 @@ class InstructionStep:
         self.measures = [measure for measure in map(compiled, found) if not isinstance(measure, int)]
         self.tiles = [use.tile for use in instr.tiles]
         self.has_slices, self.shared = has_slices(instr), sharing(instr)
+        self.is_divided = len(vectors_of(instr)) > 1
         self.bound: dict[tuple[Any, ...], tuple[Prepared, Takes]] = {}
 
     def __call__(self, frame: Frame) -> None:
@@ -344,6 +345,8 @@ class InstructionStep:
         key = tuple([measure(values) for measure in self.measures])
         if frame.addresses:
             key += tuple([frame.addresses.get(tile) for tile in self.tiles])
+        if self.is_divided:
+            key += (frame.vector,)
         prepared, takes = self.bound.get(key) or self._bind(key, frame)
         return prepared, [take(frame) for take in takes]
 
@@ -353,8 +356,9 @@ class InstructionStep:
         shared = sharing(self.instr, frame.value) if self.has_slices else self.shared
         workspace = self._workspace(frame)
         described = self.executable.prepared
-        known = self.instr.name, self.instr.opaque_form, self.instr.modifiers, specs, workspace, shared
-        prepared = described.get(known) or remember(described, known, self._prepare(specs, workspace, shared))
+        vector = frame.vector if self.is_divided else 0
+        known = self.instr.name, self.instr.opaque_form, self.instr.modifiers, specs, workspace, shared, vector
+        prepared = described.get(known) or remember(described, known, self._prepare(specs, workspace, shared, vector))
         return remember(self.bound, key, (prepared, [operand.take for operand in operands]))
 
     def _workspace(self, frame: Frame) -> TileSpec | None:
@@ -365,10 +369,12 @@ class InstructionStep:
         spec = self.executable.program.tiles[use.tile].spec
         return tile_spec(spec, use, frame.value, frame.addresses.get(use.tile))
 
-    def _prepare(self, specs: tuple[OperandSpec, ...], workspace: TileSpec | None, shared: Sharing) -> Prepared:
+    def _prepare(
+        self, specs: tuple[OperandSpec, ...], workspace: TileSpec | None, shared: Sharing, vector: int
+    ) -> Prepared:
         instruction, executable = self.instr.definition, self.executable
         given = specs, self.instr.modifiers, *shared.calls, workspace
-        return Prepared(instruction, executable.profile, executable.options, *given, alone=self.alone)
+        return Prepared(instruction, executable.profile, executable.options, *given, alone=self.alone, vector=vector)
 
 
 class FlagStep:
@@ -386,7 +392,7 @@ class FlagStep:
         event = frame.value(self.flag.event)
         most = ids_of(self.flag, self._vector_cores)
         if not 0 <= event < most:
-            raise VerifyError([frame.located(event_finding(event, most, frame.when))])
+            raise VerifyError([frame.located(event_finding(event, 1, most, frame.when))])
         return event
 
 

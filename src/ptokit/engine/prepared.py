@@ -38,6 +38,7 @@ class Prepared:
         workspace: OperandSpec | None = None,
         *,
         alone: bool = True,
+        vector: int = 0,
     ) -> None:
         """`repeats` are operands that alias an earlier one, `clashes` pairs of slices that overlap. A call that is not
         `alone` shares its memories with others: how much they use is checked for the whole program."""
@@ -54,6 +55,7 @@ class Prepared:
         if workspace is not None:
             described[TMP] = workspace
         self.call = Call(instruction, described, modifiers, profile.name, repeats, clashes)
+        self.call.vector = vector
         findings = tuple(verify_call(self.call, profile, options, alone=alone))
         self.refused = tuple(f for f in findings if f.level == "error")
         self.non_errors = tuple(f for f in findings if f.level != "error")

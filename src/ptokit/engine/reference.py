@@ -222,6 +222,7 @@ class PlanStep(ABC):
 
     def __init__(self, move: Move | Compute, operands: Operands) -> None:
         self.shape = move.shape
+        self.how = "write" if move.combine is Combine.STORE else move.combine.name.lower()
         self.writes = not isinstance(move, Compute) or move.op != UNSPECIFIED or move.shape != NOTHING
         """Whether it writes anything: an instruction that is known by its effects may only read."""
         self.dtype = operands.types[move.dst.operand]
@@ -242,7 +243,7 @@ class PlanStep(ABC):
     def touches(self, _lanes: Lanes | None, /) -> Iterator[Touched]:
         """What is read, then what is written."""
         if self.writes:
-            yield Touched(self.dst, "write", self.target)
+            yield Touched(self.dst, self.how, self.target)
 
     def is_aliased(self, _storages: Storages, /) -> bool:
         """Whether the order of lanes matters, because the destination shares memory with what is read."""
@@ -280,7 +281,7 @@ class _Compute(PlanStep):
             (operands.slots[each.operand], operands.types[each.operand].numpy, region(each.layout, *each.shape))
             for each in work.inputs
         ]
-        self.op, self.options = OPS[work.op], dict(work.options)
+        self.op, self.options, self.combine = OPS[work.op], dict(work.options), work.combine
         self.is_unspecified = work.op == UNSPECIFIED
 
     def touches(self, lanes: Lanes | None) -> Iterator[Touched]:
@@ -299,7 +300,12 @@ class _Compute(PlanStep):
                 result = self.op(self.shape, self.dtype, *inputs, **self.options)
         except ZeroDivisor as zero:
             raise ZeroFault(self.names[zero.position], zero.lane, zero.count) from None
-        self.put(storages[self.dst], np.broadcast_to(result, self.shape).view(self.dtype.bits))
+        values = np.broadcast_to(result, self.shape).view(self.dtype.bits)
+        if self.combine is Combine.STORE:
+            self.put(storages[self.dst], values)
+        else:
+            where = self.offsets(self.target).ravel()
+            accumulate(storages[self.dst].bits, where, values.ravel(), self.combine, self.dtype)
 
 
 class _Move(PlanStep):
@@ -308,7 +314,6 @@ class _Move(PlanStep):
     def __init__(self, move: Move, operands: Operands) -> None:
         super().__init__(move, operands)
         self.move = move
-        self.how = "write" if move.combine is Combine.STORE else move.combine.name.lower()
 
     def store(self, storages: Storages, values: Array) -> None:
         """Combine values into the destination's region."""

@@ -176,14 +176,14 @@ def run(whole: Whole, storages: Mapping[str, Storage], _threads: int | None = No
     Raises `IndexFault` before anything is written. Indices that fit one piece are read once. Those of several pieces
     are checked again when a piece is moved: if another thread changes them, no address outside is touched.
     """
-    pieces = _Pieces(whole, storages)
-    if 0 in whole.move.shape:
-        return
-    if whole.accumulate is not None:
-        _sum(pieces, whole.accumulate)
+    given = [storages[name] for name, _ in whole.types]
+    pieces = _pieces(whole, given)
+    if whole.accumulate is not None and 0 not in whole.move.shape:
+        _sum(given, pieces, whole.step.dtype, whole.accumulate)
         return
     for step, lanes in pieces:
-        step.run(pieces.storages, lanes)
+        if 0 not in whole.move.shape:
+            step.run(given, lanes)
 
 
 def prepare(kind: MoveKind, _gpu: int | None = None) -> PreparedMove:
@@ -215,62 +215,54 @@ def prepare(kind: MoveKind, _gpu: int | None = None) -> PreparedMove:
     return call
 
 
-class _Pieces:
-    """Steps over a bounded number of lanes, with their indices. All indices are checked before the first iteration."""
+Piece = tuple[IndexedStep, Lanes]
 
-    def __init__(self, whole: Whole, storages: Mapping[str, Storage]) -> None:
-        lanes, width = whole.move.shape
-        count = max(1, min(MOST_LANES, MOST_ELEMENTS // max(1, width)))
-        self.step = whole.step
-        self.storages = [storages[name] for name, _ in whole.types]
-        self.rows = [(first, min(count, lanes - first)) for first in range(0, lanes, count)]
-        self.only: tuple[IndexedStep, Lanes] | None = None
-        if len(self.rows) == 1:
-            step = self.step.piece(*self.rows[0])
-            self.only = step, self._resolve(step)
-        elif whole.index.remap is Remap.REFUSE:
-            self._check()
 
-    def __iter__(self) -> Iterator[tuple[IndexedStep, Lanes]]:
-        for rows in self.rows if self.only is None else ():
-            step = self.step.piece(*rows)
-            yield step, self._resolve(step)
-        if self.only is not None:
-            yield self.only
+def _pieces(whole: Whole, storages: Sequence[Storage]) -> Iterator[Piece]:
+    """Steps over a bounded number of lanes, with their indices. Those of several are all checked before the first."""
+    lanes, width = whole.move.shape
+    count = max(1, min(MOST_LANES, MOST_ELEMENTS // max(1, width)))
+    rows = [(first, min(count, lanes - first)) for first in range(0, lanes, count)]
+    if whole.index.remap is Remap.REFUSE and len(rows) > 1:
+        _check(storages, (whole.step.piece(*each) for each in rows))
+    for each in rows:
+        step = whole.step.piece(*each)
+        yield step, _resolve(storages, step)
 
-    def _resolve(self, step: IndexedStep) -> Lanes:
+
+def _resolve(storages: Sequence[Storage], step: IndexedStep) -> Lanes:
+    try:
+        return step.resolve(storages, [])
+    except IndexFault as fault:
+        (lane,) = fault.report.lane
+        raise IndexFault(replace(fault.report, lane=(step.lanes.first + lane,))) from None
+
+
+def _check(storages: Sequence[Storage], steps: Iterator[IndexedStep]) -> None:
+    found: list[IndexReport] = []
+    for step in steps:
         try:
-            return step.resolve(self.storages, [])
+            _resolve(storages, step)
         except IndexFault as fault:
-            (lane,) = fault.report.lane
-            raise IndexFault(replace(fault.report, lane=(step.lanes.first + lane,))) from None
-
-    def _check(self) -> None:
-        found: list[IndexReport] = []
-        for rows in self.rows:
-            try:
-                self._resolve(self.step.piece(*rows))
-            except IndexFault as fault:
-                found.append(fault.report)
-        if found:
-            raise IndexFault(replace(found[0], count=sum(report.count for report in found)))
+            found.append(fault.report)
+    if found:
+        raise IndexFault(replace(found[0], count=sum(report.count for report in found)))
 
 
-def _sum(pieces: _Pieces, wide: DType) -> None:
+def _sum(storages: Sequence[Storage], pieces: Iterator[Piece], dtype: DType, wide: DType) -> None:
     """Add in a wider type: every cell that is named is kept in it until the end, then rounded."""
-    storages, narrow = pieces.storages, pieces.step.dtype
-    cells = named = np.empty(0, np.int64)
-    for step, lanes in pieces:
-        assert isinstance(step, ScatterStep)
-        cells, where, _ = step.cells(storages, lanes)
-        named = np.union1d(named, where)
+    cells = named = totals = np.empty(0, np.int64)
     with np.errstate(all="ignore"):
-        totals = cells[named].view(narrow.numpy).astype(wide.numpy)
         for step, lanes in pieces:
             assert isinstance(step, ScatterStep)
-            _, where, values = step.cells(storages, lanes)
-            addends = np.ascontiguousarray(values).view(narrow.numpy).astype(wide.numpy)
+            cells, where, values = step.cells(storages, lanes)
+            before, known = totals, named
+            named = np.union1d(known, where)
+            totals = cells[named].view(dtype.numpy).astype(wide.numpy)
+            if known.size:
+                totals[np.searchsorted(named, known)] = before
+            addends = np.ascontiguousarray(values).view(dtype.numpy).astype(wide.numpy)
             np.add.at(totals, np.searchsorted(named, where), addends)
-        rounded = totals.astype(narrow.numpy)
-        rounded[np.isnan(rounded)] = np.array(np.nan, narrow.numpy)
-    cells[named] = rounded.view(narrow.bits)
+        rounded = totals.astype(dtype.numpy)
+        rounded[np.isnan(rounded)] = np.array(np.nan, dtype.numpy)
+    cells[named] = rounded.view(dtype.bits)

@@ -65,6 +65,13 @@ def _summed(call: Call) -> Inside:
     return NONE if call.operands.get(TMP) is None and certain(lambda: call.src.valid_rows == 1) else ENDS
 
 
+def _in_parts(call: Call) -> Inside:
+    """Rows that one source has alone are copied after the rest, without a barrier (TPartArgOp.hpp:114)."""
+    src0, src1 = call.src0, call.src1
+    is_last = certain(lambda: src0.valid_cols != src1.valid_cols or src0.valid_rows == src1.valid_rows)
+    return ENDS if is_last else NONE
+
+
 def _converted(call: Call) -> Inside:
     """A scale comes into force first (TCvt.hpp:793)."""
     return Inside(()) if (call.src.dtype.name, call.dst.dtype.name) == ("int32", "float16") else NONE
@@ -101,13 +108,14 @@ HEADERS: Mapping[str, Inside | Choice] = {
     **dict.fromkeys(("tcolmax", "tcolmin", "tcolprod"), ENDS),  # TColReduceOps.hpp:57, 72
     **dict.fromkeys(("tcolargmax", "tcolargmin"), ENDS),  # TColReduceIdx.hpp:205
     **dict.fromkeys(("tfmod", "tfmods"), ENDS),  # TFmod.hpp:33, TFmodS.hpp:34
-    **dict.fromkeys(("tpartargmax", "tpartargmin"), ENDS),  # TPartArgOp.hpp:97
+    **dict.fromkeys(("tpartargmax", "tpartargmin"), _in_parts),  # TPartArgOp.hpp:97
+    "tcolsum wrsn": _summed,
     "tsort32": ENDS,  # TSort32.hpp:138
     "tpairreducesum": ENDS,  # TPairReduceSum.hpp:89
     "tadddeqrelu": ENDS,  # TAddDeqRelu.hpp:80
     "ttri": ENDS,  # TTri.hpp:66
 }
-"""By instruction: the barriers inside, or what they depend on."""
+"""By instruction, and form if it is known by its effects: the barriers inside, or what they depend on."""
 INSIDE = Table({"a2a3": HEADERS})
 
 ALIKE = frozenset(("taddrelu", "tsubrelu", "tmuladddst", "tfusedmuladd", "tfusedmuladdrelu", "taddc", "tsubc", "taddsc",
@@ -121,8 +129,10 @@ COMPARING = "cmp"
 
 
 def inside(call: Call) -> Inside:
-    """The barriers inside an instruction on its target."""
-    found = call.lookup(INSIDE, {}).get(call.instruction.name, NONE)
+    """The barriers inside an instruction on its target. Forms that are known by their effects have rows of their own: a
+    gather by a mask, or a transpose for convolutions, has other steps than the instruction of that name."""
+    name = f"{call.instruction.name} {call.instruction.opaque_form}".strip()
+    found = call.lookup(INSIDE, {}).get(name, NONE)
     return found if isinstance(found, Inside) else found(call)
 
 

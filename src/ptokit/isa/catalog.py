@@ -9,6 +9,7 @@ from ptokit.brief import brief
 from ptokit.isa.columns import COLUMNS
 from ptokit.isa.elementwise import ELEMENTWISE
 from ptokit.isa.fixes import add_attributes
+from ptokit.isa.fused import FUSED
 from ptokit.isa.instruction import Call, Instruction
 from ptokit.isa.kernel import without_cost
 from ptokit.isa.mgather import MGATHER
@@ -20,6 +21,8 @@ from ptokit.isa.spelling import TMP
 from ptokit.isa.tassign import TASSIGN
 from ptokit.isa.tdequant import TDEQUANT
 from ptokit.isa.tgather_mask import TGATHER_MASK
+from ptokit.isa.tgatherb import TGATHERB
+from ptokit.isa.thistogram import THISTOGRAM
 from ptokit.isa.tload import TLOAD
 from ptokit.isa.tmatmul import CUBE
 from ptokit.isa.tmov import TMOV, TMOV_FP
@@ -36,6 +39,9 @@ COMPUTE = (
     *REDUCE,
     *COLUMNS,
     *COMBINED,
+    *FUSED,
+    TGATHERB,
+    THISTOGRAM,
     TGATHER_MASK,
     TSORT32,
     *MERGES,

@@ -462,6 +462,23 @@ def ahead(count: Callable[[Call], int]) -> Callable[[Call], ByteRows]:
     return lambda call: ByteRows(1, count(call))
 
 
+def by_part(name: str, part: str) -> Callable[[Call], str]:
+    """A route for the memories of source and destination. Within UB, the scalar pipe moves a part whose type has one
+    element (TExtract.hpp:213, TInsert.hpp:135, a5/TExtract.hpp:846, a5/TInsert.hpp:482)."""
+    plain = by_memory(name, "src", "dst")
+
+    def route(call: Call) -> str:
+        tile, is_inside = call.values[part], call.src.loc is call.dst.loc is TileType.Vec
+        is_one = call.has_pipes and is_inside and not any(tile.dynamic) and certain(lambda: tile.valid == (1, 1))
+        return f"{plain(call)}.{ELEMENT}" if is_one else plain(call)
+
+    return route
+
+
+ELEMENT = "element"
+"""What the route of such a part ends with."""
+
+
 def on_a2a3(kernel: RouteKernel) -> SpecialRoute:
     """The kernel that A2/A3 has, and other targets do not."""
     return SpecialRoute("", Table({"a2a3": None}), kernel)
@@ -517,7 +534,7 @@ class Text:
     """The instruction whose name it has in text and in C++, if it is another form of that one."""
     orders: tuple[tuple[str, ...], ...] = ()
     """Other orders of the sources."""
-    result: str = "dst"
+    results: tuple[str, ...] = ("dst",)
     """What it writes."""
     listed: bool = False
     """Whether a comma precedes the attributes in `ins` (`OpText.listed`)."""
@@ -531,9 +548,11 @@ class Text:
         first, second = list[str](), list[str]()
         for order in orders:
             values, types = ", ".join(f"%{source}" for source in order), ", ".join("..." for _ in order)
+            made, tiles = ", ".join(f"%{result}" for result in self.results), ["!pto.tile<...>" for _ in self.results]
             operands = types if len(order) == 1 else f"({types})"
-            first.append(f"%{self.result} = pto.{name} {values}{attributes(modifiers)} : {operands} -> !pto.tile<...>")
-            outs = f"outs(%{self.result} : !pto.tile_buf<...>)"
+            into = tiles[0] if len(tiles) == 1 else f"({', '.join(tiles)})"
+            first.append(f"{made} = pto.{name} {values}{attributes(modifiers)} : {operands} -> {into}")
+            outs = f"outs({made} : {', '.join('!pto.tile_buf<...>' for _ in tiles)})"
             second.append(f"pto.{name} ins({values}{inside} : {types}) {outs}{after}")
         return {"Level 1": tuple(first), "Level 2": tuple(second)}
 
@@ -562,7 +581,8 @@ def build(
 ) -> Instruction:
     """An instruction on one pipe, with a route that has its name, and special ones; `cost` is by pipe."""
     first, *sources = (param.name for param in params)
-    text = replace(text or Text(tuple(sources)), result=first)
+    text = text or Text(tuple(sources))
+    text = replace(text, results=(first, *text.results[1:]))
     on: Mapping[str, str] = dict.fromkeys(NPU, pipe) if isinstance(pipe, str) else pipe
     costs = cost or ({"V": COSTS[row.op]} if row.op in COSTS else {})
 

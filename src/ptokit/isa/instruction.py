@@ -31,6 +31,9 @@ class Call:
     Operands and modifiers are attributes, as in the documents: `call.dst.valid_rows`, `call.coalesce`.
     """
 
+    vector = 0
+    """The vector core of the block whose UB it sees."""
+
     def __init__(
         self,
         instruction: Instruction,
@@ -81,7 +84,7 @@ class Call:
     @property
     def is_atomic(self) -> bool:
         """Whether it combines elements with those at its destination."""
-        return any(isinstance(move, Move) and move.combine is not Combine.STORE for move in self.lowered)
+        return any(step.combine is not Combine.STORE for step in self.lowered)
 
     @property
     def uses_workspace(self) -> bool:
@@ -603,6 +606,8 @@ class Cpp:
     """Objects that a call takes besides its operands, which are declared before it: type and name."""
     unmodelled: Table[frozenset[str]] = field(default_factory=lambda: Table({}))
     """By target: the element types of calls that the headers take and ptokit does not model."""
+    unmodelled_any: Table[frozenset[str]] = field(default_factory=lambda: Table({}))
+    """By target: element types with any of which it is such a call."""
     without_pipe: Table[str] = field(default_factory=lambda: Table({}))
     """By target: the memory of a source from which a call runs on a pipe that the cores of the model do not have."""
     uses_hidden: bool = False
@@ -718,9 +723,15 @@ class Instruction:
         """The operand whose element type a number has."""
         return param.typed_as or self.operands[0].name
 
+    @cached_property
+    def results(self) -> tuple[str, ...]:
+        """The names of its destinations: the first operand, and other tiles that it writes."""
+        first, *others = self.operands
+        return first.name, *(each.name for each in others if each.access == "write" and each.role == "data")
+
     def sources(self, order: PtoEnum | None = None) -> tuple[str, ...]:
         """The names of its sources in the order of the text; `order` is the value of the modifier `order`."""
-        names = tuple(param.name for param in self.operands[1:])
+        names = tuple(param.name for param in self.operands if param.name not in self.results)
         stated = self.order
         is_reversed = stated is not None and stated.text is not None and order is stated.text.reverses
         return names[::-1] if is_reversed else names

@@ -170,6 +170,8 @@ class Compute:
     inputs: tuple[Input, ...]
     options: tuple[tuple[str, Any], ...] = ()
     """Arguments of the operation besides its inputs, by name."""
+    combine: Combine = Combine.STORE
+    """How a result is combined with the element at its place."""
 
     @property
     def spans(self) -> Iterator[tuple[str, int]]:

@@ -48,6 +48,12 @@ FORMS = {
     (BLayout.ColMajor, SLayout.ColMajor): "nn",
 }
 """The short names of the six tile layouts."""
+LAYOUTS = {form: layouts for layouts, form in FORMS.items()}
+CUBE_FORMS = {
+    TileType.Right: ("zn", 512), TileType.Acc: ("nz", 1024), TileType.ScaleLeft: ("zz", SCALE_FRACTAL),
+    TileType.ScaleRight: ("nn", SCALE_FRACTAL),
+}  # fmt: skip
+"""The default layouts of cube tiles; that of a Left tile is the target's."""
 
 
 @dataclass(frozen=True, eq=False)

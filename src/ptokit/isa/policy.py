@@ -226,11 +226,34 @@ class ReluMode(PtoEnum):
     Relu = "relu"
 
 
+class AccToVec(PtoEnum):
+    """Which vector cores get what leaves an accumulator for UB; `AccToVecMode` in C++."""
+
+    Vec0 = "vec0"
+    Vec1 = "vec1"
+    SplitM = "split_m"
+    SplitN = "split_n"
+
+    @property
+    def parts(self) -> tuple[int, int]:
+        """Into how many parts rows and columns are divided, one for each vector core."""
+        return 1 + (self is AccToVec.SplitM), 1 + (self is AccToVec.SplitN)
+
+
 class Dividend(PtoEnum):
     """Which operand of `tdivs` is divided: the tile, or the scalar."""
 
     Tile = "tile"
     Scalar = "scalar"
+
+
+class HistByte(PtoEnum):
+    """Which byte of its elements `thistogram` counts: byte_0 is the lowest."""
+
+    BYTE_0 = 0
+    BYTE_1 = 1
+    BYTE_2 = 2
+    BYTE_3 = 3
 
 
 class MaskPattern(PtoEnum):

@@ -112,7 +112,11 @@ CMPS_CPP = Cpp(
     finite=Case("eq or ne", lambda c: c.lookup(BY_DIFFERENCE) and c.mode in (CmpMode.EQ, CmpMode.NE)),
 )
 SEL_CPP = Cpp(headers=(ONE_RUN, BYTE_MASK, first_64("dst"), one_type("dst", "src0", "src1", on=FAMILIES)))
-CVT_CPP = Cpp(call="TCVT(dst, src, tmp, round, saturation)", headers=(OTHER_TYPE, NOT_ODD, BY_MODE))
+CVT_CPP = Cpp(
+    call="TCVT(dst, src, tmp, round, saturation)",
+    headers=(OTHER_TYPE, NOT_ODD, BY_MODE),
+    unmodelled_any=Table({"a2a3": frozenset({"int4"})}),  # a2a3/TCvt.hpp:595
+)
 
 MASK_DST = Param("dst", "write", f"destination: {MASK.about}")
 DATA = Param("src0", "read", "a Vec tile to compare")

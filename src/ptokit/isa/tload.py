@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from numpy import array, iinfo, inf, isinf
 
@@ -79,6 +80,16 @@ def converts(call: Call) -> bool:
     return (call.src.layout_kind.text, call.dst.format) in CHANGED
 
 
+BY_TENSOR = Table({"a2a3": True, "a5": True})
+"""Targets whose loads into fractals move what the tensor has, whatever is valid (tload_common.hpp:269)."""
+
+
+@case("fractals of plain memory, of the tensor's extents")
+def is_by_tensor(call: Call) -> bool:
+    """The header takes the extents of the tensor, not those of the tile."""
+    return converts(call) and call.lookup(BY_TENSOR, False)
+
+
 def plain_if_wide(operand: str, rule: str) -> Rule:
     """Fractals hold elements of up to 4 bytes."""
     return Rule(
@@ -98,6 +109,17 @@ COLUMN = (
     "for other blocks give the tensor the layout of the tile"
 )
 
+LARGER = Fix("shrink ", VALID, " or load a larger block")
+
+
+def not_empty(operand: str) -> tuple[Rule, Rule]:
+    """Headers neither assert it nor fail: nothing is transferred, or rows that are not valid (tload_common.hpp:54,
+    tstore_common.hpp:367)."""
+    refused = extents_positive("A-55", operand, "cpu", "host")
+    empty = replace(refused, on=note(*NPU), blocks="nothing", expect="nothing of it is valid")
+    return refused, empty
+
+
 RULES = (
     routing("TL-01", "src", "a GlobalTensor", lambda c: is_tensor(c.src), fix=Fix(
                 called("tload", "tile", "array"), ": the tile comes first; an array is wrapped, ", ARRAY_VIEW)),
@@ -115,9 +137,11 @@ RULES = (
     sized("TL-02", "src", lambda c: f"of Shape[3] == 16 and Shape[4] == {c.src.dtype.c0} in NZ layout",
           lambda c: has_fractal_dims(c.src), fix=NZ_SHAPE),
     sized("TL-02", "src", lambda c: f"at least {show_extents(c.dst.valid)}, the valid region",
-          lambda c: is_block(c) or (is_run(c) and run_length(c.dst) <= c.src.elements),
-          found=lambda c: show_extents(c.src.extents), fix=Fix("shrink ", VALID, " or load a larger block")),
-    extents_positive("A-55", "dst", *EVERYWHERE),
+          lambda c: is_block(c) or (is_run(c) and run_length(c.dst) <= c.src.elements), when=~is_by_tensor,
+          found=lambda c: show_extents(c.src.extents), fix=LARGER),
+    Rule("TL-02", "src", lambda c: f"only {show_extents(c.src.extents)} of the valid region is there to load",
+         lambda c: fits(c.src, c.dst), on=note(*NPU), when=is_by_tensor, kind=ByExtent(), fix=LARGER),
+    *not_empty("dst"),
     burst_multiple("CO-ALIGN-01", "dst", *NPU, when=in_ub_unboxed("dst")),
 )  # fmt: skip
 
@@ -158,13 +182,30 @@ def padded(call: Call) -> tuple[tuple[int, int], Access] | None:
     return (rows, cols), Access("dst", dst.layout)
 
 
+def loaded(call: Call) -> tuple[int, int]:
+    """The part of the valid region that the tensor has."""
+    (rows, cols), (of_tensor, across) = call.dst.valid, call.src.extents
+    return min(rows, of_tensor), min(cols, across)
+
+
+def last_blocks(call: Call) -> tuple[int, int]:
+    """What is loaded, with the rest of the last block of 32 bytes of each run, which fractals get as zeros:
+    `tmov_mx_kernel.cpp` line 268 fills none of it before it multiplies."""
+    (rows, cols), c0 = loaded(call), call.dst.dtype.c0
+    if call.dst.format == "zn":
+        return min(-(-rows // c0) * c0, call.dst.rows), cols
+    return rows, min(-(-cols // c0) * c0, call.dst.cols)
+
+
 def lower(call: Call) -> tuple[Move, ...]:
     """Copy the valid region; padding keeps its content unless the tile has a pad value (TL-03)."""
     dst = call.dst
-    if is_block(call):
-        move = Move(dst.valid, Access("dst", dst.layout), Access("src", call.src.layout))
+    if is_block(call) or is_by_tensor(call):
+        move = Move(loaded(call), Access("dst", dst.layout), Access("src", call.src.layout))
     else:
         move = Move((1, run_length(dst)), Access("dst", flat()), Access("src", flat()))
+    if is_by_tensor(call) and (blocks := last_blocks(call)) != loaded(call):
+        return (Move(blocks, Access("dst", dst.layout), Fill(0)), move)
     if dst.pad is Pad.Null or (place := padded(call)) is None:
         return (move,)
     return (Move(*place, Fill(pad_bits(dst.dtype, dst.pad))), move)
@@ -219,7 +260,13 @@ CPP = Cpp(
              lambda c: row_bytes(c) % 32 == 0, on=note("a2a3"), when=plain_in_l1, kind=ByExtent(),
              found=lambda c: f"{row_bytes(c)} bytes", fix="load whole blocks; the headers leave out the rest of a row"),
     ),
-    written=moved_in_cpp("TL-03", "src", "dst", lambda c: c.src),
+    written=(
+        Rule(CLAUSE, "dst", "of the tensor's layout: the C++ headers load ND into ND and DN into DN only",
+             lambda c: is_pair(c.src, c.dst, c.lookup(PAIRS)), on=error("a2a3", "a5"),
+             found=lambda c: f"{c.dst.format.upper()}, and {c.src.layout_kind.text.upper()} memory",
+             fix="give the GlobalTensor the layout of the tile (tload_common.hpp:335)"),
+        *moved_in_cpp("TL-03", "src", "dst", lambda c: c.src),
+    ),
     slices=(
         Rule("TL-03", "dst", "a tile, or whole rows that are valid: the load clears what lies beside a slice, too",
              lambda c: not c.dst.pitch and certain(lambda: c.dst.valid == (c.dst.rows, c.dst.cols)),

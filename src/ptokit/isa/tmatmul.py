@@ -61,9 +61,24 @@ PLACES = (
     filled("CP-MM-02", "a"),
     filled("CP-MM-02", "b"),
 )
+
+
+def allocated(operand: str, text: str, holds: Test, enough: Test) -> tuple[Rule, Rule]:
+    """Allocated extents agree. Headers take the valid ones and assert nothing of the others (a2a3/TMatmul.hpp:160,
+    a5/TMatmul.hpp:173), so there it is enough that they hold these."""
+    large = Case("it holds the valid region", lambda c: c.lookup(BY_VALID, False) and enough(c))
+    return replace(extents(operand, text, holds), when=~large), Rule(
+        "CP-MM-02", operand, f"not {text}; the headers take the valid region", holds, on=note(*NPU), when=large,
+        fix="a is m x k, b is k x n, dst is m x n",
+    )  # fmt: skip
+
+
+BY_VALID = Table({"a2a3": True, "a5": True})
 MATRICES = (
-    extents("b", "of as many rows as a has columns", lambda c: c.b.rows == c.a.cols),
-    extents("dst", "of a's rows and b's columns", lambda c: (c.dst.rows, c.dst.cols) == (c.a.rows, c.b.cols)),
+    *allocated("b", "of as many rows as a has columns", lambda c: c.b.rows == c.a.cols,
+               lambda c: c.b.rows >= c.a.valid_cols),
+    *allocated("dst", "of a's rows and b's columns", lambda c: (c.dst.rows, c.dst.cols) == (c.a.rows, c.b.cols),
+               lambda c: c.dst.rows >= c.a.valid_rows and c.dst.cols >= c.b.valid_cols),
 )  # fmt: skip
 LIMITS = (
     extents("a", f"of at most {LONGEST} valid rows and columns", lambda c: max(c.a.valid) <= LONGEST),
@@ -329,8 +344,9 @@ def lower_extract(call: Call) -> tuple[Move | Compute, ...]:
     row, col = call.row.value, call.col.value
     rows, cols = row + call.dst.valid_rows, col + call.dst.valid_cols
     src = Input("src", call.src.layout, (max(call.src.valid_rows, rows), max(call.src.valid_cols, cols)))
-    if not is_unknown(row) and not is_unknown(col) and row % call.src.box[0] == col % call.src.box[1] == 0:
-        # a window that begins at a box has a layout: it alone is read
+    is_one = certain(lambda: call.dst.valid == (1, 1))
+    at_box = not is_unknown(row, col) and (is_one or row % call.src.box[0] == col % call.src.box[1] == 0)
+    if at_box:  # a window that begins at a box, or is one element, has a layout: it alone is read
         src, row, col = Input("src", call.src.layout.cut(row, col), call.dst.valid), 0, 0
     corner = (("row", row), ("col", col))
     return (Compute("window", call.dst.valid, Access("dst", call.dst.layout), (src,), corner),)
@@ -371,6 +387,7 @@ EXTRACT_KERNELS = {
         f"textract.{a.text}.{b.text}": RouteKernel(pipes(EXTRACT_PARAMS, pipe))
         for (a, b), pipe in PATHS[family].items()
     }
+    | {f"textract.vec.vec.{ELEMENT}": scalar_loop(EXTRACT_PARAMS, accesses=2)}
     for family in NPU
 }
 EXTRACT_CPP = Cpp(
@@ -388,7 +405,7 @@ TEXTRACT = replace(
     build(OpRow("textract", "Copy a window of a tile.", "dst[i, j] = src[row + i, col + j]    over dst's valid region",
               in_place=(), cpp=EXTRACT_CPP), EXTRACT_PARAMS, EXTRACT_RULES, lower_extract, modifiers=(RELU,),
           text=Text(("src", "row", "col"), orders=(("src", "row", "col", "scale"),))),
-    route=by_memory("textract", "src", "dst"),
+    route=by_part("textract", "dst"),
     kernels=EXTRACT_KERNELS,
 )  # fmt: skip
 TEXTRACT_FP = with_factors(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from ptokit.isa.casts import *
@@ -38,6 +39,39 @@ CUBE_RESULTS = {(ACC, MAT), (ACC, VEC)}
 """Paths of devices that move the source's valid region: the destination may have more."""
 
 
+ACC_TO_VEC = Modifier(
+    "acc_to_vec", AccToVec, always(AccToVec.Vec0),
+    "the vector core whose UB an accumulator goes into, or both: split_m by halves of its rows, split_n of its columns",
+    text=Attribute(
+        "accToVecMode", "acc_to_vec_mode",
+        tuple(zip(AccToVec, ("single_mode_vec0", "single_mode_vec1", "dual_mode_split_m", "dual_mode_split_n"),
+                  strict=True)),
+        example=AccToVec.SplitM,
+    ),
+)  # fmt: skip
+CHOSEN = Case("a vector core is chosen", lambda c: c.acc_to_vec is not AccToVec.Vec0)
+WHOLE_COLUMNS = {AccToVec.SplitM: 16, AccToVec.SplitN: 32}
+"""Columns of an accumulator that move together into boxes of both vector cores (a5/TMov.hpp:216, 218)."""
+
+
+WHOLE_BOXES = Table({"a5": True})
+"""Targets that move an accumulator into boxes as whole boxes, as far as the destination is valid."""
+
+
+def divided(call: Call) -> tuple[int, int]:
+    """The rows and columns of an accumulator that are moved, those of all vector cores."""
+    if not call.lookup(WHOLE_BOXES) or call.dst.format != "nz":
+        return call.src.valid
+    unit = WHOLE_COLUMNS.get(call.acc_to_vec, call.dst.box[1])
+    return call.src.rows, min(-(-call.src.valid_cols // unit) * unit, call.src.cols)
+
+
+def share(call: Call, rows: int, cols: int) -> tuple[int, int]:
+    """What each destination gets of some rows and columns."""
+    down, across = call.acc_to_vec.parts
+    return rows // down, cols // across
+
+
 def moves_source(call: Call) -> bool:
     """Whether the source says how much is moved."""
     return call.has_pipes and (call.src.loc, call.dst.loc) in CUBE_RESULTS
@@ -53,10 +87,11 @@ def holds_region(call: Call) -> bool:
     less. In UB of a device, both may have more than the other."""
     if moves_common(call):
         return True
+    rows, cols = share(call, *call.src.valid)
     if moves_source(call):
-        return call.src.valid_rows <= call.dst.valid_rows and call.src.valid_cols <= call.dst.valid_cols
+        return rows <= call.dst.valid_rows and cols <= call.dst.valid_cols
     if (call.src.loc, call.dst.loc) not in CUBE_INPUTS:
-        return call.src.valid == call.dst.valid
+        return (rows, cols) == call.dst.valid
     rows, cols = (call.src.rows, call.src.cols) if call.has_pipes else call.src.valid
     return call.dst.valid_rows <= rows and call.dst.valid_cols <= cols
 
@@ -83,11 +118,13 @@ RULES = (
     sized("TV-01", "src", lambda c: f"valid {show_extents(c.dst.valid)}, as the destination", holds_region,
           found=valid_of("src"), fix="give both tiles the same valid region"),
     extents_positive("A-55", "dst", *EVERYWHERE),
+    needed("TV-02", "acc_to_vec", "left out, unless an accumulator goes into UB",
+           lambda c: (c.src.loc, c.dst.loc) == (ACC, VEC), when=CHOSEN, found=lambda c: c.acc_to_vec.text,
+           fix=Fix("leave ", Option("acc_to_vec", AccToVec), " out")),
+    sized("TV-02", "src", "of an even number of valid rows, or of columns, as they are divided",
+          lambda c: all(n % parts == 0 for n, parts in zip(divided(c), c.acc_to_vec.parts, strict=True)),
+          when=CHOSEN, found=valid_of("src"), fix="give both vector cores as many"),
 )  # fmt: skip
-
-
-WHOLE_BOXES = Table({"a5": True})
-"""Targets that move an accumulator into boxes as whole boxes, as far as the destination is valid."""
 
 
 def moved_region(call: Call) -> tuple[int, int]:
@@ -96,15 +133,15 @@ def moved_region(call: Call) -> tuple[int, int]:
         return min(call.src.valid_rows, call.dst.valid_rows), min(call.src.valid_cols, call.dst.valid_cols)
     if not moves_source(call):
         return call.dst.valid
-    if not call.lookup(WHOLE_BOXES) or call.dst.format != "nz":
-        return call.src.valid
-    columns = -(-call.src.valid_cols // call.dst.box[1]) * call.dst.box[1]
-    return min(call.src.rows, call.dst.valid_rows), min(columns, call.src.cols, call.dst.valid_cols)
+    rows, cols = share(call, *divided(call))
+    return min(rows, call.dst.valid_rows), min(cols, call.dst.valid_cols)
 
 
 def lower(call: Call) -> tuple[Move | Compute, ...]:
-    """Copy the valid region, between any two layouts."""
-    return (copied(call, moved_region(call), call.dst.layout, call.src.layout),)
+    """Copy the valid region, between any two layouts; of a divided source the part for the call's vector core."""
+    (rows, cols), (down, across) = moved_region(call), call.acc_to_vec.parts
+    row, col = (call.vector * rows * (down - 1), call.vector * cols * (across - 1))
+    return (copied(call, (rows, cols), call.dst.layout, call.src.layout.cut(row, col), col),)
 
 
 def whole_blocks(call: Call) -> ByteRows:
@@ -133,7 +170,22 @@ def same_storage(target: str, when: Case) -> Rule:
     )  # fmt: skip
 
 
-ADDED = attributes((RELU,))
+def mode_template(*names: str) -> Callable[[Call], tuple[tuple[str, None], ...]]:
+    """Template arguments of a call that chooses a vector core or rectifies."""
+    rectified = relu_template(*names)
+
+    def template(call: Call) -> tuple[tuple[str, None], ...]:
+        if not CHOSEN(call):
+            return rectified(call)
+        mode = {"vec0": "SingleModeVec0", "vec1": "SingleModeVec1", "split_m": "DualModeSplitM"}
+        words = f"AccToVecMode::{mode.get(call.acc_to_vec.text, 'DualModeSplitN')}", *RECTIFYING[: RECTIFIED(call)]
+        return tuple((word, None) for word in (*(f"decltype({{{name}}})" for name in names), *words))
+
+    return template
+
+
+RECTIFYING = ("ReluPreMode::NormalRelu",)
+ADDED = attributes((RELU, ACC_TO_VEC))
 
 TMOV = Instruction(
     name="tmov",
@@ -144,7 +196,7 @@ TMOV = Instruction(
         SCALED_MEANING,
     ),
     operands=(Param("dst", "write", "destination tile", has_scales=True), Param("src", "read", "source tile"), SCALE),
-    modifiers=(RELU,),
+    modifiers=(RELU, ACC_TO_VEC),
     rules=RULES,
     lower=lower,
     route=lambda call: f"tmov.{call.src.loc.text}.{call.dst.loc.text}",
@@ -162,7 +214,7 @@ TMOV = Instruction(
     },
     cpp=Cpp(
         "TMOV(dst, src, scale)",
-        relu_template("dst", "src"),
+        mode_template("dst", "src"),
         unmodelled=SHORT_ACCUMULATORS,
         headers=(
             same_storage("a2a3", IN_UB),
@@ -195,10 +247,17 @@ TMOV = Instruction(
 
 
 def takes(call: Call) -> bool:
-    """Whether the destination is a tile that an accumulator reaches, of its valid region."""
-    return is_tile(call.dst) and (ACC, call.dst.loc) in call.lookup(PATHS) and call.dst.valid == call.src.valid
+    """Whether the destination is a tile that an accumulator reaches, and that has room for its valid region."""
+    return is_tile(call.dst) and (ACC, call.dst.loc) in call.lookup(PATHS) and holds_region(call)
 
 
 TMOV_FP = with_factors(
-    TMOV, Cpp("TMOV_FP(dst, src, fp)", relu_template("dst", "src", "fp")), SCALED_TO_TILES, takes, op="tmov.fp"
+    TMOV,
+    Cpp(
+        lambda c: "TMOV(dst, src, fp)" if CHOSEN(c) else "TMOV_FP(dst, src, fp)",
+        mode_template("dst", "src", "fp"),
+    ),
+    SCALED_TO_TILES,
+    takes,
+    op="tmov.fp",
 )

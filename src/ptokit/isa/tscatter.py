@@ -184,6 +184,7 @@ STEPS: dict[str, tuple[str, Modifiers]] = {
 """The instructions that C++ uses to make flat offsets of rows, and to keep what the headers clear."""
 
 CPP = Cpp(
+    unmodelled_any=Table({"a5": frozenset({"int64", "uint64"})}),  # a5/TScatter.hpp:87
     flat=FlatIndex(by_row, ZEROES_FIRST, STEPS),
     headers=(
         replace(first_64("idx", "src"), on=note("a5@2026.08")),

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ptokit.isa.casts import *
 from ptokit.isa.headers import EIGHT_TO_64, moved_in_cpp, typed_in_headers, whole_block
-from ptokit.isa.tload import VEC_PAIRS, fits, has_fractal_dims, in_ub_unboxed, is_pair, plain_if_wide
+from ptokit.isa.tload import VEC_PAIRS, fits, has_fractal_dims, in_ub_unboxed, is_pair, not_empty, plain_if_wide
 from ptokit.isa.vocabulary import *
 
 PAIRS = {TileType.Vec: VEC_PAIRS, TileType.Acc: frozenset({("nd", "nz"), ("nz", "nz")})}
@@ -74,8 +76,6 @@ RULES = (
     cast_type("TT-01", "dst", "src", casts),
     plain_if_wide("src", "TT-01"),
     *fix_rules(SCALED_TO_MEMORY),
-    needed("TT-01", "atomic", "none for a store that converts", lambda c: not adds(c), when=CONVERTS,
-           found=lambda c: c.atomic.text, fix=Fix("store float32, or without ", ADDS)),
     routing("TT-01", "dst", lambda c: f"of a layout that a {c.src.format} tile stores into",
             lambda c: is_pair(c.dst, c.src, PAIRS) or is_run(c), found=lambda c: c.dst.layout_kind.name,
             fix="give tile and tensor the same layout"),
@@ -86,11 +86,11 @@ RULES = (
           fix="give tile and tensor the same layout, and the tensor at least the extents of the valid region"),
     sized("TT-01", "dst", lambda c: f"of Shape[3] == 16 and Shape[4] == {last_dim(c)} in NZ layout", has_stored_dims,
           fix=NZ_SHAPE),
-    Rule("TT-01", "src", f"one of {', '.join(ADD_TYPES)} for atomic add", lambda c: c.src.dtype.name in ADD_TYPES,
-         on=error(*FAMILIES), when=adds, found=type_of("src"), blocks="execution", fix=Fix("store without ", ADDS)),
+    Rule("TT-01", "dst", f"one of {', '.join(ADD_TYPES)} for atomic add", lambda c: c.dst.dtype.name in ADD_TYPES,
+         on=error(*FAMILIES), when=adds, found=type_of("dst"), blocks="execution", fix=Fix("store without ", ADDS)),
     Rule("A-16", "src", "a number type for atomic add", lambda c: c.src.dtype.is_number, on=error("host"), when=adds,
          found=type_of("src"), blocks="execution", fix=Fix("store without ", ADDS)),
-    extents_positive("A-55", "src", *EVERYWHERE),
+    *not_empty("src"),
     burst_multiple("CO-ALIGN-01", "src", *NPU, when=in_ub_unboxed("src")),
 )  # fmt: skip
 
@@ -101,9 +101,8 @@ def lower(call: Call) -> tuple[Move | Compute, ...]:
         dst, src, region = memory(call).layout, call.src.layout, call.src.valid
     else:
         dst, src, region = flat(), flat(), (1, max(call.src.valid))
-    if adds(call):
-        return (Move(region, Access("dst", dst), Access("src", src), combine=Combine.ADD),)
-    return (copied(call, region, dst, src),)
+    stored = copied(call, region, dst, src)
+    return (replace(stored, combine=Combine.ADD) if adds(call) else stored,)
 
 
 def on_pipe(pipe: str, path: str) -> RouteKernel:
@@ -134,7 +133,7 @@ TSTORE = Instruction(
     summary="Store a tile into a contiguous block of GM.",
     meaning=(
         "dst[i, j] = src[i, j]    over the source's valid region",
-        "atomic add: dst[i, j] += src[i, j]",
+        "atomic add: dst[i, j] += src[i, j]    in dst's type",
         "float32 of an accumulator may become float16 or bfloat16",
         SCALED_MEANING,
     ),
@@ -176,8 +175,8 @@ TSTORE = Instruction(
 
 
 def takes(call: Call) -> bool:
-    """Whether the destination is a block for the source, and nothing is added."""
-    return is_tensor(call.dst) and is_block(call) and has_stored_dims(call) and not adds(call)
+    """Whether the destination is a block for the source."""
+    return is_tensor(call.dst) and is_block(call) and has_stored_dims(call)
 
 
 FP_CPP = Cpp("TSTORE_FP(dst, src, fp)", template, (WHOLE,), is_transfer=True)

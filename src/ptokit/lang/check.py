@@ -213,7 +213,7 @@ def _report(
     target = mode.profile.name
     try:
         launches = kernel.launches(arguments, mode, grid, enough=enough)
-        traced = [(each.trace(arguments, mode), blocks) for each, blocks in launches.made]
+        traced = [(each.trace(arguments, mode), blocks, _own_mode(each, mode)) for each, blocks in launches.made]
     except VerifyError as refusal:
         return TargetReport(target, refusal.findings, {}, (), ()), None
     except (Exception, SystemExit) as problem:
@@ -221,9 +221,17 @@ def _report(
         if where is None:
             raise
         return TargetReport(target, (finding_of(problem, where),), {}, (), ()), None
-    reports = [_report_of(each, arguments, mode, blocks) for each, blocks in traced]
+    reports = [_report_of(each, arguments, own, blocks) for each, blocks, own in traced]
     found = (*launches.findings, *(each for report in reports for each in report.findings))
     return replace(_joined(reports), findings=found), launches.grid
+
+
+def _own_mode(kernel: Launchable, mode: Mode) -> Mode:
+    """The mode with the dynamic UB that a launch in a source asks for."""
+    options = mode.options
+    if kernel.dyn_ub is None or options.dyn_ub is not None:
+        return mode
+    return mode_of(mode.profile.name, options.header, options.strict, kernel.dyn_ub)
 
 
 def _joined(reports: Sequence[TargetReport]) -> TargetReport:

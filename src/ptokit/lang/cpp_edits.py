@@ -177,7 +177,7 @@ class _CppEditor:
         if not variables(event) <= names.keys():
             raise Unpatchable(f"{event} is no event id that the source can compute: its loop does not count from 0")
         expressions = Expressions(Identifiers(), ())
-        expressions.bounds.update(dict.fromkeys((Var(str(name)) for name in names.values()), (0, inf)))
+        expressions.limits.bounds.update(dict.fromkeys((Var(str(name)) for name in names.values()), (0, inf)))
         return expressions.text(substitute(event, names))
 
     def _insertion(self, file: str, span: _Span, is_before: bool, written: str) -> Piece:

@@ -1,11 +1,13 @@
 """The Python function of each instruction. Written by `make generated`."""
 
 from ptokit.isa.policy import (
+    AccToVec,
     Asymmetric,
     CmpMode,
     Coalesce,
     GatherExec,
     GatherOOB,
+    HistByte,
     MaskPattern,
     ReluMode,
     RoundMode,
@@ -23,11 +25,13 @@ from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
 
 __all__ = [
+    "AccToVec",
     "Asymmetric",
     "CmpMode",
     "Coalesce",
     "GatherExec",
     "GatherOOB",
+    "HistByte",
     "MaskPattern",
     "ReluMode",
     "RoundMode",
@@ -43,6 +47,8 @@ __all__ = [
     "mscatter",
     "tabs",
     "tadd",
+    "tadddeqrelu",
+    "taddreluconv",
     "tadds",
     "tand",
     "tands",
@@ -78,14 +84,18 @@ __all__ = [
     "tfillpad_inplace",
     "tfmod",
     "tfmods",
+    "tfusedmuladd",
+    "tfusedmuladdrelu",
     "tgather",
     "tgather_mask",
+    "tgatherb",
     "tgemv",
     "tgemv_acc",
     "tgemv_bias",
     "tgemv_mx",
     "tgemv_mx_acc",
     "tgemv_mx_bias",
+    "thistogram",
     "tinsert",
     "tinsert_fp",
     "tload",
@@ -108,12 +118,16 @@ __all__ = [
     "tmrgsort3",
     "tmrgsort4",
     "tmul",
+    "tmuladddst",
     "tmuls",
     "tneg",
     "tnot",
     "tor",
     "tors",
+    "tpairreducesum",
     "tpartadd",
+    "tpartargmax",
+    "tpartargmin",
     "tpartmax",
     "tpartmin",
     "tpartmul",
@@ -153,6 +167,8 @@ __all__ = [
     "tstore",
     "tstore_fp",
     "tsub",
+    "tsubrelu",
+    "tsubreluconv",
     "tsubs",
     "ttrans",
     "ttri",
@@ -235,6 +251,40 @@ def tadd(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
         dst: destination: a plain Vec tile; its valid region is computed
         src0: a Vec tile of the destination's type and valid region
         src1: a Vec tile of the destination's type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tadddeqrelu(
+    dst: Tile,
+    src0: Tile,
+    src1: Tile,
+    scale: float,
+    *,
+    tmp: Tile | None = None,
+    wait: Wait = None,
+) -> Event:
+    """Add two tiles of integers, scale them, replace negative numbers by zero.
+
+        dst = relu((src0 + src1) * scale)    the sum wraps; rounded to float32, and at the end to float16; clamped
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a plain Vec tile of int32, of its valid region
+        src1: a plain Vec tile of int32, of its valid region
+        scale: the factor, a float32 number
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def taddreluconv(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """Add two tiles, replace negative numbers by zero, and convert.
+
+        dst = relu(src0 + src1) in dst's type    rounded in src's type; then to the nearest, ties to even; clamped
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a plain Vec tile of its type and valid region
+        src1: a plain Vec tile of its type and valid region
         wait: events that earlier calls returned, to wait for
     """
 
@@ -691,6 +741,30 @@ def tfmods(dst: Tile, src: Tile, scalar: float, *, wait: Wait = None) -> Event:
         wait: events that earlier calls returned, to wait for
     """
 
+def tfusedmuladd(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """Multiply by a tile and add another.
+
+        dst = src0 * dst + src1    the product is rounded, then the sum
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a plain Vec tile of its type and valid region
+        src1: a plain Vec tile of its type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tfusedmuladdrelu(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """Multiply by a tile, add another, replace negative numbers by zero.
+
+        dst = relu(src0 * dst + src1)    the product is rounded, then the sum
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a plain Vec tile of its type and valid region
+        src1: a plain Vec tile of its type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
 def tgather(dst: Tile, src: Tile, idx: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
     """Gather elements of a tile by their numbers.
 
@@ -714,6 +788,18 @@ def tgather_mask(dst: Tile, src: Tile, *, pattern: str | MaskPattern = MaskPatte
         src: a plain Vec tile of elements of the destination's size
         pattern: the elements that are kept of every four: p0101 | p1010 | p0001 | p0010 | p0100 | p1000 | p1111
             (default: p1111)
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tgatherb(dst: Tile, src: Tile, offset: Tile, *, wait: Wait = None) -> Event:
+    """Gather blocks of 32 bytes.
+
+        block k of row i of dst = the 32 bytes of src from offset[i, k] on    an offset counts bytes
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a plain Vec tile of elements of the destination's size
+        offset: a plain Vec tile of uint32: for each block its distance in bytes
         wait: events that earlier calls returned, to wait for
     """
 
@@ -796,6 +882,20 @@ def tgemv_mx_bias(dst: Tile, a: Tile, a_scale: Tile, b: Tile, b_scale: Tile, bia
         b: the right matrix: a Right tile of a's type; of 8-bit floats, either one
         b_scale: the scales of b: a ScaleRight tile of float8_e8m0, one for 32 rows of a column
         bias: a Bias tile of one row, added to every row of the product
+        wait: events that earlier calls returned, to wait for
+    """
+
+def thistogram(dst: Tile, src: Tile, idx: Tile, byte: str | HistByte | None = None, *, wait: Wait = None) -> Event:
+    """Count the values of a byte.
+
+        dst[i, v] = how many of src[i, :] have a byte of at most v, and the bytes above it that idx names
+
+    Args:
+        dst: destination: a plain Vec tile of uint32 with 256 columns
+        src: a plain Vec tile of uint16 or uint32
+        idx: a Vec tile of uint8: the bytes above the counted one that an element must have; of uint16 a column with
+            one for each row, of uint32 a row for each of these bytes, the highest first
+        byte: the byte that is counted: byte_0 | byte_1 | byte_2 | byte_3 (default: the highest)
         wait: events that earlier calls returned, to wait for
     """
 
@@ -1027,6 +1127,7 @@ def tmov(
     src: Tile,
     *,
     relu: str | ReluMode = ReluMode.NONE,
+    acc_to_vec: str | AccToVec = AccToVec.Vec0,
     scale: float | None = None,
     wait: Wait = None,
 ) -> Event:
@@ -1041,10 +1142,20 @@ def tmov(
         src: source tile
         scale: a number of 64 bits: the factor of all elements, as in fp
         relu: whether numbers below zero become zero, on the way out of an accumulator: none | relu (default: none)
+        acc_to_vec: the vector core whose UB an accumulator goes into, or both: split_m by halves of its rows,
+            split_n of its columns: vec0 | vec1 | split_m | split_n (default: vec0)
         wait: events that earlier calls returned, to wait for
     """
 
-def tmov_fp(dst: Tile, src: Tile, fp: Tile, *, relu: str | ReluMode = ReluMode.NONE, wait: Wait = None) -> Event:
+def tmov_fp(
+    dst: Tile,
+    src: Tile,
+    fp: Tile,
+    *,
+    relu: str | ReluMode = ReluMode.NONE,
+    acc_to_vec: str | AccToVec = AccToVec.Vec0,
+    wait: Wait = None,
+) -> Event:
     """Move a tile into another tile, changing its layout where the two differ, with a factor for each column.
 
         dst[i, j] = quantised src[i, j]    over the destination's valid region
@@ -1056,6 +1167,8 @@ def tmov_fp(dst: Tile, src: Tile, fp: Tile, *, relu: str | ReluMode = ReluMode.N
         fp: a Scaling tile of one row: for each column a float32 factor, at bit 37 an offset, at bit 46 whether the
             result is signed
         relu: whether numbers below zero become zero, on the way out of an accumulator: none | relu (default: none)
+        acc_to_vec: the vector core whose UB an accumulator goes into, or both: split_m by halves of its rows,
+            split_n of its columns: vec0 | vec1 | split_m | split_n (default: vec0)
         wait: events that earlier calls returned, to wait for
     """
 
@@ -1165,6 +1278,18 @@ def tmul(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
         wait: events that earlier calls returned, to wait for
     """
 
+def tmuladddst(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """Add a product of two tiles.
+
+        dst = dst + src0 * src1    the product is rounded, then the sum
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a plain Vec tile of its type and valid region
+        src1: a plain Vec tile of its type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
 def tmuls(dst: Tile, src: Tile, scalar: float, *, wait: Wait = None) -> Event:
     """Multiply a tile by a scalar.
 
@@ -1223,6 +1348,17 @@ def tors(dst: Tile, src: Tile, scalar: float, *, wait: Wait = None) -> Event:
         wait: events that earlier calls returned, to wait for
     """
 
+def tpairreducesum(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
+    """Add neighbouring columns.
+
+        dst[i, j] = src[i, 2j] + src[i, 2j + 1]    in the first half of dst's columns
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a plain Vec tile of its type and valid region, of two columns or more
+        wait: events that earlier calls returned, to wait for
+    """
+
 def tpartadd(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
     """Add two tiles, of which one may be smaller.
 
@@ -1232,6 +1368,54 @@ def tpartadd(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
         dst: destination: a plain Vec tile; its valid region is computed
         src0: a plain Vec tile: dst's valid region, or for one of the sources less
         src1: a plain Vec tile: dst's valid region, or for one of the sources less
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tpartargmax(
+    dst: Tile,
+    src0: Tile,
+    src1: Tile,
+    dst_idx: Tile,
+    src0_idx: Tile,
+    src1_idx: Tile,
+    *,
+    wait: Wait = None,
+) -> Event:
+    """The larger of two values, and its place; one tile may be smaller.
+
+        dst, dst_idx = (src1, src1_idx) if src1 > src0 else (src0, src0_idx)    where one is valid, that one
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a plain Vec tile: dst's valid region, or for one of the sources less
+        src1: a plain Vec tile: dst's valid region, or for one of the sources less
+        dst_idx: a plain Vec tile: the place of each element of dst
+        src0_idx: a plain Vec tile: the places of src0
+        src1_idx: a plain Vec tile: the places of src1
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tpartargmin(
+    dst: Tile,
+    src0: Tile,
+    src1: Tile,
+    dst_idx: Tile,
+    src0_idx: Tile,
+    src1_idx: Tile,
+    *,
+    wait: Wait = None,
+) -> Event:
+    """The smaller of two values, and its place; one tile may be smaller.
+
+        dst, dst_idx = (src1, src1_idx) if src1 < src0 else (src0, src0_idx)    where one is valid, that one
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a plain Vec tile: dst's valid region, or for one of the sources less
+        src1: a plain Vec tile: dst's valid region, or for one of the sources less
+        dst_idx: a plain Vec tile: the place of each element of dst
+        src0_idx: a plain Vec tile: the places of src0
+        src1_idx: a plain Vec tile: the places of src1
         wait: events that earlier calls returned, to wait for
     """
 
@@ -1716,7 +1900,7 @@ def tstore(
     """Store a tile into a contiguous block of GM.
 
         dst[i, j] = src[i, j]    over the source's valid region
-        atomic add: dst[i, j] += src[i, j]
+        atomic add: dst[i, j] += src[i, j]    in dst's type
         float32 of an accumulator may become float16 or bfloat16
         from Acc with scale or fp: quantised by a factor; with relu: zero where it is below zero
 
@@ -1762,6 +1946,30 @@ def tsub(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
         dst: destination: a plain Vec tile; its valid region is computed
         src0: a Vec tile of the destination's type and valid region
         src1: a Vec tile of the destination's type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tsubrelu(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """Subtract two tiles, replace negative numbers by zero.
+
+        dst = relu(src0 - src1)
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a plain Vec tile of its type and valid region
+        src1: a plain Vec tile of its type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tsubreluconv(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """Subtract two tiles, replace negative numbers by zero, and convert.
+
+        dst = relu(src0 - src1) in dst's type    rounded in src's type; then to the nearest, ties to even; clamped
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a plain Vec tile of its type and valid region
+        src1: a plain Vec tile of its type and valid region
         wait: events that earlier calls returned, to wait for
     """
 

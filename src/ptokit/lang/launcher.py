@@ -113,6 +113,11 @@ class Launchable(ABC):
         self.cached: dict[Key, CachedLaunch | SmallLaunches] = {}
         """The cache of small launches, and of families of launches, whose programs are valid for new lengths."""
 
+    @property
+    def dyn_ub(self) -> int | None:
+        """The dynamic UB that its source asks for at the launch."""
+        return None
+
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
 
@@ -420,12 +425,12 @@ def _agrees(before: Launchable, after: Launchable, arguments: Arguments, mode: M
     return found == [True, False]
 
 
-def quiet_report(launcher: Launcher, *args: object, options: object = None, **how: Any) -> MachineReport:
+def quiet_report(launcher: Launcher, *args: object, options: object = None, **keywords: Any) -> MachineReport:
     """The report of a launch on the machine, for callers that show it: without a warning, and also for a strict launch
     with faults."""
     chosen = replace(machine_options(options, "standard", None), quiet=True)
     try:
-        return cast("MachineReport", launcher(*args, engine=MACHINE, options=chosen, **how))
+        return cast("MachineReport", launcher(*args, engine=MACHINE, options=chosen, **keywords))
     except VerifyError as refusal:
         if refusal.report is None:
             raise

@@ -24,7 +24,7 @@ from ptokit.program import ir
 from ptokit.program.expr import Expr, Var, show_expr, substitute
 from ptokit.program.memory import Path, statements
 from ptokit.program.repair import AFTER, BEFORE, REMOVE, REPLACE, Edit, Sync, Unpatchable, spelled
-from ptokit.program.splice import Piece, spliced
+from ptokit.program.splice import Lines, Piece, spliced
 
 PACKAGE = "ptokit"
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
@@ -110,11 +110,6 @@ class _SourceTree:
         end = self.offset(cast("int", node.end_lineno), cast("int", node.end_col_offset))
         return self.offset(node.lineno, node.col_offset), end
 
-    def segment(self, node: ast.stmt) -> str:
-        """The text of a statement."""
-        start, end = self.span(node)
-        return self.text[start:end]
-
     def at(self, line: int) -> list[ast.stmt]:
         """The innermost statements at a line: several if they share it."""
         around = [node for node in self.homes if node.lineno <= line <= cast("int", node.end_lineno)]
@@ -126,54 +121,35 @@ class _SourceTree:
         return sorted(found, key=lambda node: (node.lineno, node.col_offset))[-1:]
 
     def changed(self) -> str:
-        """The text with all changes."""
-        groups = ((body, group) for body in self.bodies for group in self._groups(body))
-        return spliced(self.text, sorted(piece for body, group in groups for piece in self._pieces(body, group)))
+        """The text with all changes. At one place, what follows an inner statement comes first."""
+        nodes = sorted(self.changes, key=self.span, reverse=True)
+        behind = [piece for node in nodes for piece in self._behind(node)]
+        return spliced(self.text, [*behind, *(piece for node in nodes for piece in self._at(node))])
 
-    def _groups(self, body: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
-        """The statements of a body that share lines."""
-        group: list[ast.stmt] = []
-        for node in body:
-            if group and node.lineno > cast("int", group[-1].end_lineno):
-                yield group
-                group = []
-            group.append(node)
-        yield group
+    def _behind(self, node: ast.stmt) -> Iterator[Piece]:
+        """What is put behind a statement."""
+        insertion = self._lines(node).insertion
+        return (insertion(*self.span(node), text, is_before=False) for text in self.changes[node].after)
 
-    def _pieces(self, body: list[ast.stmt], group: list[ast.stmt]) -> Iterator[Piece]:
-        """The ranges of the text that a group replaces, with what replaces them."""
-        if not any(node in self.changes for node in group):
-            return
-        start, end = self.span(group[0])[0], self.span(group[-1])[1]
-        first, last = self.starts[group[0].lineno - 1], self.starts[cast("int", group[-1].end_lineno)]
-        rest = self.text[end:last].strip()
-        if len(group) == 1 and not self.text[first:start].strip() and (not rest or rest.startswith("#")):
-            yield from self._line_pieces(body, group[0], first, last, self.text[first:start])
-            return
-        yield start, end, "; ".join(part for node in group for part in self._parts(node)) or "pass"
-
-    def _parts(self, node: ast.stmt) -> Iterator[str]:
-        """A statement of a line with several, and what goes before and after it."""
-        change = self.changes.get(node, _Changes())
-        yield from change.before
-        if not change.removed:
-            yield change.replaced or self.segment(node)
-        yield from change.after
-
-    def _line_pieces(self, body: list[ast.stmt], node: ast.stmt, first: int, last: int, indent: str) -> Iterator[Piece]:
-        """A statement with lines of its own."""
-        change, (start, end) = self.changes[node], self.span(node)
-        newline = "\r\n" if self.text[:last].endswith("\r\n") else "\n"
-        yield first, first, "".join(f"{indent}{text}{newline}" for text in change.before)
+    def _at(self, node: ast.stmt) -> Iterator[Piece]:
+        """What is put before a statement, and what becomes of the statement itself."""
+        change, lines, (start, end) = self.changes[node], self._lines(node), self.span(node)
+        yield from (lines.insertion(start, end, text, is_before=True) for text in change.before)
         if change.removed:
-            is_empty = all(self.changes.get(other, _Changes()).removed for other in body)
-            keeps = is_empty and node is body[0]
-            yield (start, end, "pass") if keeps else (first, last, "")
+            body = self.homes[node]
+            is_left = node is body[0] and all(other in self.changes and self.changes[other].removed for other in body)
+            yield (start, end, "pass") if is_left else lines.removal(start, end, r"[ \t]*;[ \t]*")
         elif change.replaced:
             yield start, end, change.replaced
-        added = "".join(f"{indent}{text}{newline}" for text in change.after)
-        is_open = bool(added) and not self.text[:last].endswith(("\n", "\r"))  # the last line has no end
-        yield last, last, f"{newline}{added[: -len(newline)]}" if is_open else added
+
+    def _lines(self, node: ast.stmt) -> Lines:
+        """The lines of the text; a body on the line of its head has none of its own."""
+        first = self.homes[node][0]
+        is_apart = self._is_blank(self.starts[first.lineno - 1], self.span(first)[0])
+        return Lines(self.text, lambda start, end: is_apart and self._is_blank(start, end), "; ")
+
+    def _is_blank(self, start: int, end: int) -> bool:
+        return not self.text[start:end].partition("#")[0].strip(" \t\r\f;")
 
 
 def _bodies(node: ast.AST) -> list[list[ast.stmt]]:

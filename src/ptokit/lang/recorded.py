@@ -55,8 +55,9 @@ from ptokit.lang.tensor import Arguments, GlobalTensor, array_argument
 from ptokit.lang.values import Informer
 from ptokit.machine import MACHINE
 from ptokit.machine.report import MachineReport, Patch, is_enough
-from ptokit.program.clip import clipped
+from ptokit.program.clip import clipped, steps
 from ptokit.program.ir import Program, TileDecl, walk
+from ptokit.program.periods import gaps
 from ptokit.program.repair import Edit, Unpatchable
 from ptokit.target import compiler_of, families_in_cpp
 
@@ -350,6 +351,12 @@ class CppLaunch(Launchable):
         """Those of the entry."""
         return self.owner.parameters
 
+    @property
+    def dyn_ub(self) -> int | None:
+        """The dynamic UB that the launch asks for, as recorded last."""
+        recorded = self._last.recording.launches if self._last is not None else ()
+        return recorded[self.number].dyn_ub if self.number < len(recorded) else None
+
     def bind(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
         """Sort the arguments of the entry."""
         return self.owner.bind(args, keywords)
@@ -401,7 +408,13 @@ class CppLauncher(Launcher):
             collector(launches.findings)
         else:
             launch = partial(quiet_report, options=options)
-        runs = [launch(Launcher(each, grid), *args, target=target, **keywords) for each, grid in launches.made]
+        stated = keywords.pop("dyn_ub", None)
+        runs = [
+            launch(
+                Launcher(each, grid), *args, target=target, dyn_ub=each.dyn_ub if stated is None else stated, **keywords
+            )
+            for each, grid in launches.made
+        ]
         last = next((run for run in runs if any(finding.level != "note" for finding in run.findings)), runs[-1])
         more = [finding for run in runs if run is not last for finding in run.findings]
         whole = replace(last, findings=(*launches.findings, *last.findings, *more))
@@ -435,6 +448,8 @@ def part_of(launch: RecordedLaunch, traced: Traced, most: int = MOST_STEPS) -> P
     sizes: Counter[int] = Counter()
     for block in launch.blocks:
         sizes[block.index] += len(block.calls)
+    if steps(traced.program, gaps(traced.program, sorted(sizes))) * len(sizes) <= most:
+        return None
     program, own, whole = clipped(traced.program, most)
     count = most // max(own, 1)
     if own == whole and count >= len(sizes):
@@ -467,10 +482,10 @@ def _content(arguments: Arguments) -> Iterator[object]:
 
 
 def _allocated(recording: Recording, arguments: Arguments) -> dict[str, np.ndarray[Any, Any]]:
-    """Zeros for the memory that host code allocates."""
+    """Zeros for the memory that host code allocates, and what scalar code and threads have stored."""
     named = {each.name: each for launch in recording.launches for each in launch.arguments if each.shape is not None}
     return {
-        name: np.zeros(each.shape or (1,), dtype(each.dtype).numpy)
+        name: recording.stored.get(name, np.zeros(0 if each.is_stored else each.shape or 1, dtype(each.dtype).numpy))
         for name, each in named.items()
         if name not in arguments.tensors
     }

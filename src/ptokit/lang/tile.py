@@ -13,7 +13,7 @@ from ptokit.brief import brief
 from ptokit.engine.storage import Storage
 from ptokit.finding import VerifyError
 from ptokit.isa.dtype import DType, dtype
-from ptokit.isa.operand import FORMS, SCALE_FRACTAL, Dyn, OperandSpec, TileSpec, show_extents
+from ptokit.isa.operand import CUBE_FORMS, LAYOUTS, Dyn, OperandSpec, TileSpec, show_extents
 from ptokit.isa.policy import BLayout, Pad, SLayout, TileType, choose
 from ptokit.lang.arrays import exact_cast
 from ptokit.lang.context import current
@@ -82,13 +82,6 @@ def _range(name: str, axis: int, part: object, spec: TileSpec, valid: Expr) -> t
 Array = np.ndarray[Any, np.dtype[Any]]
 
 MAX_BYTES = 1 << 30
-
-LAYOUTS = {form: layouts for layouts, form in FORMS.items()}
-CUBE_FORMS = {
-    TileType.Right: ("zn", 512), TileType.Acc: ("nz", 1024), TileType.ScaleLeft: ("zz", SCALE_FRACTAL),
-    TileType.ScaleRight: ("nn", SCALE_FRACTAL),
-}  # fmt: skip
-"""The default layouts of cube tiles; that of a Left tile is the target's."""
 
 
 class Tile(Valueless):

@@ -10,6 +10,7 @@ from functools import partial
 from operator import itemgetter
 
 from ptokit.finding import ConflictAccess, Finding, Fix, Level
+from ptokit.isa.opaque import UNCACHED
 from ptokit.machine import hazards
 from ptokit.machine.block_cache import BlockCache, IssuedWork, Touches
 from ptokit.machine.clocks import Clock, Clocks, merge
@@ -22,8 +23,8 @@ from ptokit.machine.pipes import Stuck
 from ptokit.machine.report import MachineOptions
 from ptokit.machine.shadow import READ, WRITE, Earlier, Shadow, meets
 from ptokit.machine.site import Executed, Site
-from ptokit.program.cores import PipeWork, core_of, cross_name, kind_of, unit_of
-from ptokit.program.ir import CrossFlag, Instr, Program, Stmt
+from ptokit.program.cores import PipeWork, core_of, cross_name, is_crossing, kind_of, unit_of
+from ptokit.program.ir import CrossFlag, Flag, Instr, Program, Stmt
 from ptokit.target import SCALAR, VECTOR, Profile
 
 
@@ -233,9 +234,13 @@ class AccessChecks:
                     self.conflict(hazards.between_blocks, Meeting(number, moment, pipe, gate, touch, other))
             if self.flags.orders and touch.how == READ and hazards.may_be_stale(self.clocks.pipes[layer.pipe], pipe):
                 stale = layer.last(extent, start, before)
-                if stale and stale.statement != number:  # the kernel of an instruction handles its own
+                if stale and stale.statement != number and not self._is_direct(number, stale.statement):
                     self.is_stale = True
                     self.conflict(hazards.stale, Meeting(number, moment, pipe, gate, touch, stale))
+
+    def _is_direct(self, *numbers: int) -> bool:
+        """Whether accesses of statements take care of the cache: the kernel of an instruction handles its own."""
+        return any(getattr(self.statements[number], "name", "") in UNCACHED for number in numbers)
 
     def conflict(self, hazard: Callable[[ConflictAccess, ConflictAccess, Profile], Finding], meeting: Meeting) -> None:
         """Report two accesses; the same two statements only once."""
@@ -319,6 +324,11 @@ TWICE: dict[bool, tuple[Level, str]] = {
 """A flag that is set early: whether two sets follow each other in the order of issue."""
 
 
+def _is_of_none(stmt: Stmt) -> bool:
+    """Whether a flag has pipes of two cores: hardware has none such, and a note says so."""
+    return isinstance(stmt, Flag) and is_crossing(stmt)
+
+
 class FlagChecks:
     """Checks the flags of one launch."""
 
@@ -343,7 +353,7 @@ class FlagChecks:
     def end(self) -> None:
         """A block has ended."""
         for flag, setter in self.clocks.end():
-            if isinstance(setter, tuple) and self.orders and flag not in self._unset:
+            if isinstance(setter, tuple) and self.orders and flag not in self._unset and not _is_of_none(setter[0]):
                 message = f"the flag {self._named(flag)} is still set when a block ends"
                 fix = Fix(self.fixes.last_wait(flag), " at the end: the next kernel would find it set")
                 self.report([Finding("hazard", "KN-13", message, None, "flag", fix=fix)], *setter, flag=flag)

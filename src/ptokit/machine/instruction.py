@@ -35,7 +35,7 @@ from ptokit.program.budget import uses_hidden
 from ptokit.program.cores import Sync, in_use, kind_of, own_steps
 from ptokit.program.expr import Var, compiled
 from ptokit.program.instr_calls import access_of, effects, named_operands, offset_in, with_tiles
-from ptokit.program.ir import Instr, Stmt, TileDecl, TileUse, View
+from ptokit.program.ir import ANY_FAMILY, Instr, Stmt, TileDecl, TileUse, View
 from ptokit.program.overlaps import is_narrow
 
 
@@ -197,7 +197,9 @@ class WatchedInstruction(InstructionStep):
         specs = [spec for name, spec in call.operands.items() if spec is not None and name != TMP]
         instruction, machine = self.instr.definition, self.executable
         operands = specs, self.instr.modifiers, call.repeats, call.clashes, call.operands.get(TMP)
-        return Prepared(instruction, machine.profile, lenient(machine.options), *operands, alone=self.alone)
+        return Prepared(
+            instruction, machine.profile, lenient(machine.options), *operands, alone=self.alone, vector=call.vector
+        )
 
     def _make_fresh(self, frame: WatchedFrame) -> tuple[str, ...]:
         """Poison tiles that are used for the first time; returns them."""
@@ -336,7 +338,12 @@ class CheckedExecution:
             rows = effect.extent(self.here.call) if effect.extent else whole
             extent = Extent(rows.rows, rows.length // place.shadow.unit, rows.pitch // place.shadow.unit)
             yield MemoryAccess(
-                effect.operand, effect.access, place, extent, tile=tile, is_lost=effect.access != READ and effect.lost
+                effect.operand,
+                effect.access,
+                place,
+                extent.before(place.shadow.size - place.start),
+                tile=tile,
+                is_lost=effect.access != READ and effect.lost,
             )
 
     def _header_accesses(self) -> Iterator[MemoryAccess]:
@@ -438,8 +445,8 @@ class CheckedExecution:
         session, shadow, extent, start = self.session, access.place.shadow, access.extent, access.place.start
         missing = shadow.unwritten(extent, start) if access.tile in session.memory.checks_defined else 0
         if missing:
-            count, reason = (missing * shadow.unit, extent.count * shadow.unit), shadow.reason(extent, start)
-            part = self._part(access, shadow.undefined(extent, start))
+            places, count = shadow.undefined(extent, start), (missing * shadow.unit, extent.count * shadow.unit)
+            part, reason = self._part(access, places), shadow.reason(int(places.min()), int(places.max()) + 1)
             finding = hazards.unwritten(part, *count, reason, session.profile.name, is_index=access.is_index)
             session.report([finding], self.instr)
             shadow.define(extent, start)
@@ -452,7 +459,10 @@ class CheckedExecution:
         return replace(part, statement=number, block=session.running.number, iteration=now)
 
     def _check_owner(self, access: MemoryAccess) -> None:
-        """No other tile has overwritten what is read."""
+        """No other tile has overwritten what is read. What a pointer reaches belongs to whatever tile lies there."""
+        tile = self.session.program.tiles.get(access.tile)
+        if tile is not None and tile.family == ANY_FAMILY:
+            return
         owners, place, extent = self.session.memory.owners(access.place), access.place, access.extent
         spec = self.here.tiles.get(access.operand)
         narrow = spec is not None and not spec.pitch and is_narrow(spec, *spec.valid)

@@ -132,6 +132,7 @@ class Owners:
         """`hidden` is where in UB instructions of the program use memory by themselves."""
         self.is_needed = program.mode == "manual" and _may_share(program, hidden)
         self._specs = {name: tile.spec for name, tile in program.tiles.items()}
+        self._families = {name: tile.family for name, tile in program.tiles.items() if tile.family is not None}
         self._numbers: dict[Handle, int] = {}
         self._last: list[tuple[str, int]] = [("", 0)]
         """By the number of a buffer: the tile through which it was written last, and its address."""
@@ -216,8 +217,10 @@ class Owners:
 
     def _is_slice(self, tile: str, handle: Handle, end: int | None, number: int, unit: int) -> bool:
         """Whether what was written through a buffer is a slice of a tile, or what is read of the tile, up to an end,
-        one of the buffer: it begins in the first row, and has columns of the other one only."""
+        one of the buffer: it begins in the first row, and has columns of the other one only. Likewise views."""
         name, at = self._last[number]
+        if tile in self._families and self._families[tile] == self._families.get(name):
+            return True
         if name not in self._specs or not has_same_pitch(self._specs[tile], self._specs[name]):  # or the workspace
             return False
         other, start, used = self._specs[name], handle[1], self._used.get(number)

@@ -40,6 +40,13 @@ class Extent:
             return int(self.listed.max(initial=-1)) + 1
         return (self.rows - 1) * self.pitch + self.length if self.count else 0
 
+    def before(self, end: int) -> Extent:
+        """Those of the bytes before `end`: no tile has others."""
+        if self.end <= end:
+            return self
+        places = self.positions(0).ravel()
+        return Extent(0, 0, 0, places[places < end])
+
     def positions(self, start: int) -> Array:
         """The bytes themselves, in the shape of the result of `get`."""
         if self.listed is not None:
@@ -372,9 +379,8 @@ class Shadow:
         state = np.zeros(0, np.uint8) if self.written is None else where.get(self.written, start)
         return where.positions(start)[state == UNDEFINED]
 
-    def reason(self, where: Extent, start: int) -> str:
+    def reason(self, start: int, end: int) -> str:
         """Why units of this range were made undefined last; empty if nothing did it."""
-        end = start + where.end
         return next((why for (low, high), why in reversed(self.reasons.items()) if low < end and start < high), "")
 
     def is_filled(self, where: Extent, start: int) -> bool:

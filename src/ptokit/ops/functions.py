@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, TypeVar
 
 from ptokit.engines import AUTO
@@ -13,7 +14,7 @@ from ptokit.lang.launch import check_threads, refuse_inside
 from ptokit.ops.array_call import GATHER, SCATTER
 from ptokit.ops.direct import direct_gather, direct_scatter
 from ptokit.ops.execute import gather_by_plan, scatter_by_plan
-from ptokit.ops.library_words import gather_form, scatter_form
+from ptokit.ops.library_words import gather_selected, scatter_selected, select
 from ptokit.ops.operands import OTHERS, array_of, listed_indices, listed_source
 
 Table = TypeVar("Table")
@@ -58,7 +59,8 @@ def gather(
                 notified = None if given is out else writing((out,))
                 arrays = source, numbers, given
                 return gather_by_plan(call, how, threads, (table, lanes, out), arrays, notified)
-        return gather_form(table, indices, coalesce, oob, out, axis, mode, (engine, threads))
+        named = partial(select, coalesce, axis)
+        return gather_selected(GATHER, table, indices, named, oob, mode, out, (engine, threads))
     except Exception as problem:
         trim(problem)
         raise
@@ -109,7 +111,8 @@ def scatter(
                 scatter_by_plan(call, how, threads, (table, lanes, source), (target, numbers, values), notified)
                 return table
         policies = oob, atomic, conflict, accumulate, mode, reduce, include_self
-        scatter_form(table, src, indices, coalesce, axis, policies, (engine, threads))
+        named = partial(select, coalesce, axis)
+        scatter_selected(SCATTER, table, src, indices, named, policies, (engine, threads))
         return table
     except Exception as problem:
         trim(problem)

@@ -19,10 +19,8 @@ from ptokit.lang.arrays import within, writing
 from ptokit.lang.faults import public
 from ptokit.lang.launch import check_threads, refuse_inside
 from ptokit.ops.array_call import (
-    GATHER,
     GATHER_ALONG,
     GATHER_ND,
-    SCATTER,
     SCATTER_ALONG,
     SCATTER_ND,
     ArrayCall,
@@ -64,21 +62,7 @@ By = tuple[str, int | None]
 """The engine of a call, and its threads."""
 
 
-def gather_form(
-    table: object, indices: object, coalesce: object, oob: object, out: object, axis: object, mode: object, by: By
-) -> Any:
-    """`pto.gather` with all of its forms."""
-    return gather_selected(GATHER, table, indices, partial(_select, coalesce, axis), oob, mode, out, by)
-
-
-def scatter_form(
-    table: object, src: object, indices: object, coalesce: object, axis: object, policies: tuple[Any, ...], by: By
-) -> None:
-    """`pto.scatter` with all of its forms."""
-    scatter_selected(SCATTER, table, src, indices, partial(_select, coalesce, axis), policies, by)
-
-
-def _select(
+def select(
     coalesce: object, axis: object, call: ArrayCall, lanes: Array, table: Array, policy: OutsidePolicy
 ) -> Selection:
     """Entries along an axis."""
@@ -231,7 +215,7 @@ def gather_along(
     The other arguments are those of `gather`. ONNX GatherElements and `torch.gather` have these shapes.
     """
     _begin(GATHER_ALONG, threads)
-    return gather_selected(GATHER_ALONG, table, indices, partial(_along, axis), oob, mode, out, (engine, threads))
+    return gather_selected(GATHER_ALONG, table, indices, partial(along, axis), oob, mode, out, (engine, threads))
 
 
 @public
@@ -258,7 +242,7 @@ def scatter_along(
     """
     _begin(SCATTER_ALONG, threads)
     policies = (oob, atomic, conflict, accumulate, mode, reduce, include_self)
-    scatter_selected(SCATTER_ALONG, table, src, indices, partial(_along, axis), policies, (engine, threads))
+    scatter_selected(SCATTER_ALONG, table, src, indices, partial(along, axis), policies, (engine, threads))
     return table
 
 
@@ -282,7 +266,7 @@ def gather_nd(
     """
     _begin(GATHER_ND, threads)
     return gather_selected(
-        GATHER_ND, table, indices, partial(_coordinates, batch_dims), oob, mode, out, (engine, threads)
+        GATHER_ND, table, indices, partial(coordinates, batch_dims), oob, mode, out, (engine, threads)
     )
 
 
@@ -310,7 +294,7 @@ def scatter_nd(
     """
     _begin(SCATTER_ND, threads)
     policies = (oob, atomic, conflict, accumulate, mode, reduce, include_self)
-    scatter_selected(SCATTER_ND, table, src, indices, partial(_coordinates, batch_dims), policies, (engine, threads))
+    scatter_selected(SCATTER_ND, table, src, indices, partial(coordinates, batch_dims), policies, (engine, threads))
     return table
 
 
@@ -320,7 +304,8 @@ def _begin(call: ArrayCall, threads: int | None) -> None:
         check_threads(threads)
 
 
-def _along(axis: object, call: ArrayCall, lanes: Array, table: Array, policy: OutsidePolicy) -> Selection:
+def along(axis: object, call: ArrayCall, lanes: Array, table: Array, policy: OutsidePolicy) -> Selection:
+    """Elements along an axis, at their own positions otherwise."""
     if not table.ndim or lanes.ndim != table.ndim:
         message = f"indices have as many dims as the table, at least one; found {lanes.ndim} and {table.ndim}"
         raise call.refused(call.same_shape, message, "reshape the indices", "indices", "H-09")
@@ -331,7 +316,8 @@ def _along(axis: object, call: ArrayCall, lanes: Array, table: Array, policy: Ou
     return along_elements(call, lanes, at, table, policy)
 
 
-def _coordinates(batch: object, call: ArrayCall, lanes: Array, table: Array, policy: OutsidePolicy) -> Selection:
+def coordinates(batch: object, call: ArrayCall, lanes: Array, table: Array, policy: OutsidePolicy) -> Selection:
+    """Entries at coordinates."""
     try:
         count = index(batch)  # type: ignore[arg-type]
     except TypeError:

@@ -375,7 +375,7 @@ def _limits(program: ir.Program, stmt: ir.Stmt) -> Iterator[_Limit]:
     if isinstance(stmt, ir.LoadScalar):
         yield from _of_view(program, id(stmt), stmt.source, index_finding)
     elif isinstance(stmt, ir.Flag | ir.CrossFlag):
-        yield _Limit(id(stmt), (stmt.event, 1, ids_of(stmt, program.vector_cores)), _of_event)
+        yield _Limit(id(stmt), (stmt.event, 1, ids_of(stmt, program.vector_cores)), event_finding)
     for operand in all_operands(stmt).values() if isinstance(stmt, ir.Instr) else ():
         if isinstance(operand, ir.View):
             yield from _of_view(program, operand, operand, slice_finding)
@@ -391,10 +391,6 @@ def _of_view(program: ir.Program, owner: object, view: ir.View, describe: Descri
     argument = program.tensors[view.argument]
     for dim, limits in enumerate(zip(view.starts, view.sizes, argument.shape, strict=True)):
         yield _Limit(owner, limits, partial(describe, argument.name, dim))
-
-
-def _of_event(event: int, _one: int, ids: int, when: str) -> Finding:
-    return event_finding(event, ids, when)
 
 
 def _of_extent(tile: ir.TileDecl, use: ir.TileUse, axis: int, _: int, extent: int, _most: int, when: str) -> Finding:
@@ -449,7 +445,7 @@ def _broken(reach: Reach, first: Expr, size: Expr, most: Expr) -> _Broken | None
     return _Broken((int(starts[at]), int(sizes[at]), int(limits[at])), text)
 
 
-def event_finding(event: int, ids: int, when: str) -> Finding:
+def event_finding(event: int, _count: int, ids: int, when: str) -> Finding:
     """An event id out of range."""
     message = f"event ids are 0 to {ids - 1}; found {event} {when}"
     return Finding("error", "KN-13", message, fix="take it modulo the ids in use")

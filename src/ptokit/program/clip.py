@@ -7,13 +7,14 @@ alike, or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import lcm, prod
 
 from ptokit.program import ir
 from ptokit.program.cores import is_crossing
 from ptokit.program.expr import BLOCK_IDX, SUBBLOCK_IDX, Expr, ExpressionError, Op, Var, evaluate, parts, variables
+from ptokit.program.periods import RoundGap
 
 LONGEST_PERIOD = 12
 PERIODS = (64, 16, 8, 4, 2, 1)
@@ -28,7 +29,8 @@ def clipped(program: ir.Program, most: int) -> tuple[ir.Program, int, int]:
     whole = steps(program)
     if whole <= most:
         return program, whole, whole
-    period, meets = _period(program), _meet_unevenly(program)
+    period = _period(program)
+    meets = len({nest for nest in _nests(program.body, ()) if nest}) > 1  # two cores, in nests of other rounds
     found = program, whole
     for count in PERIODS:
         body = ir.transform(program.body, lambda stmt, count=count: _clipped(stmt, count * period, period, meets))
@@ -41,7 +43,7 @@ def clipped(program: ir.Program, most: int) -> tuple[ir.Program, int, int]:
 
 def _clipped(stmt: ir.Stmt, kept: int, period: int, meet_unevenly: bool) -> ir.Stmt:
     rounds = _rounds(stmt)
-    if rounds is None or (meet_unevenly and _has_meetings(stmt)):
+    if rounds is None or (meet_unevenly and any(map(is_crossing, ir.walk((stmt,))))):
         return stmt
     assert isinstance(stmt, ir.Loop) and isinstance(stmt.start, int)
     kept += rounds % period
@@ -53,16 +55,6 @@ def _rounds(stmt: ir.Stmt) -> int | None:
     if not isinstance(stmt, ir.Loop) or not isinstance(stmt.start, int) or not isinstance(stmt.stop, int):
         return None
     return len(range(stmt.start, stmt.stop, stmt.step))
-
-
-def _has_meetings(stmt: ir.Stmt) -> bool:
-    """Whether a statement or one inside sets a flag between the cores, or waits for one."""
-    return any(map(is_crossing, ir.walk((stmt,))))
-
-
-def _meet_unevenly(program: ir.Program) -> bool:
-    """Whether two cores meet in nests of loops that do not all have the same rounds."""
-    return len({nest for nest in _nests(program.body, ()) if nest}) > 1
 
 
 def _nests(block: ir.Block, around: tuple[int | None, ...]) -> Iterator[tuple[int | None, ...]]:
@@ -95,20 +87,23 @@ def _rotating(stmt: ir.Stmt) -> tuple[Expr, ...]:
     return (stmt.event,) if isinstance(stmt, ir.Flag | ir.CrossFlag) else ()
 
 
-def steps(program: ir.Program) -> int:
-    """About how many statements the first block runs; large operands count as several."""
+def steps(program: ir.Program, gaps: Mapping[int, Sequence[RoundGap]] | None = None) -> int:
+    """About how many statements the first block runs, without the rounds in gaps; large operands count as several."""
     sizes = {name: prod((tile.spec.rows, tile.spec.cols)) for name, tile in program.tiles.items()}
-    return _steps(program.body, sizes, {BLOCK_IDX: 0, SUBBLOCK_IDX: 0})
+    return _steps(program.body, sizes, {BLOCK_IDX: 0, SUBBLOCK_IDX: 0}, gaps or {})
 
 
-def _steps(body: ir.Block, sizes: dict[str, int], values: dict[Var, int]) -> int:
+def _steps(
+    body: ir.Block, sizes: dict[str, int], values: dict[Var, int], gaps: Mapping[int, Sequence[RoundGap]]
+) -> int:
     total = 0
     for stmt in body:
         if isinstance(stmt, ir.Loop):
             rounds = len(range(_value(stmt.start, values), _value(stmt.stop, values), stmt.step))
-            total += rounds * _steps(stmt.body, sizes, {**values, stmt.var: 0}) if rounds else 0
+            rounds -= sum(gap.stop - gap.first for gap in gaps.get(id(stmt), ()))
+            total += rounds * _steps(stmt.body, sizes, {**values, stmt.var: 0}, gaps) if rounds else 0
         elif isinstance(stmt, ir.Branch):
-            total += max(_steps(stmt.then, sizes, values), _steps(stmt.otherwise, sizes, values))
+            total += max(*(_steps(arm, sizes, values, gaps) for arm in ir.children(stmt)))
         elif isinstance(stmt, ir.Instr):
             used = sum(sizes.get(each.tile, 0) for each in stmt.operands if isinstance(each, ir.TileUse))
             total += 1 + used // ELEMENTS

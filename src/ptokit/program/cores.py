@@ -16,7 +16,7 @@ from itertools import pairwise, takewhile
 from ptokit.isa.barriers import inside
 from ptokit.isa.instruction import Call
 from ptokit.isa.kernel import Effect, Pair
-from ptokit.isa.policy import TileType
+from ptokit.isa.policy import AccToVec, TileType
 from ptokit.program import ir
 from ptokit.program.expr import Var, variables
 from ptokit.program.instr_calls import call_of, effects
@@ -85,8 +85,10 @@ def vectors_of(stmt: ir.Stmt) -> tuple[int, ...]:
     """The vector cores whose UB a statement of a cube core concerns."""
     if isinstance(stmt, ir.TileDecl | ir.Assign):
         return (0, 1)
-    mode = dict(stmt.attributes).get("acc_to_vec") if isinstance(stmt, ir.Instr) else None
-    return INTO_VECTORS.get(str(mode), (0,))
+    if not isinstance(stmt, ir.Instr):
+        return (0,)
+    mode = next((member.text for member in stmt.modifiers if isinstance(member, AccToVec)), None)
+    return INTO_VECTORS.get(mode or str(dict(stmt.attributes).get("acc_to_vec")), (0,))
 
 
 CrossKey = tuple[str, int]

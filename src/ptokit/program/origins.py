@@ -52,8 +52,8 @@ class Origins:
 
 def _names(instr: Instr, access: str) -> set[str]:
     """The names of the operands that an instruction reads or writes."""
-    how, operands = access_of(instr), all_operands(instr)
-    return {_name(operand) for name, operand in operands.items() if how[name] in (access, "update")} - {""}
+    access_by_name, operands = access_of(instr), all_operands(instr)
+    return {_name(operand) for name, operand in operands.items() if access_by_name[name] in (access, "update")} - {""}
 
 
 def _name(operand: object) -> str:

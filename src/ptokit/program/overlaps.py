@@ -26,7 +26,20 @@ from ptokit.program.bounds import reaches
 from ptokit.program.conditions import Facts, changed_in, exclude, facts, without
 from ptokit.program.expr import Expr
 from ptokit.program.instr_calls import access_of, all_operands, named_operands, offset_in
-from ptokit.program.ir import Assign, Block, Branch, Instr, Leaf, Loop, Operand, Program, TileDecl, TileUse, fold
+from ptokit.program.ir import (
+    ANY_FAMILY,
+    Assign,
+    Block,
+    Branch,
+    Instr,
+    Leaf,
+    Loop,
+    Operand,
+    Program,
+    TileDecl,
+    TileUse,
+    fold,
+)
 
 MOST_VISITED = 1 << 18
 """Statements that are visited; after that many, loops are visited once."""
@@ -312,11 +325,6 @@ def _is_same(one: TileAccess, other: TileAccess) -> bool:
     return alike and one.bytes == other.bytes and _is_fixed(one.placed) and _is_fixed(other.placed)
 
 
-def _starts_together(one: TileAccess, other: TileAccess) -> bool:
-    """Whether two tiles begin at the same address: an instruction that is known by its effects may work so."""
-    return np.array_equal(one.placed.starts, other.placed.starts)
-
-
 class OverlapAnalysis:
     """Follows a program and collects the conflicts between its tiles."""
 
@@ -426,11 +434,10 @@ class OverlapAnalysis:
         for name, use in self._operands(instr).items():
             placed = state.at.get(use.tile) if isinstance(use, TileUse) else None
             if isinstance(use, TileUse) and placed is not None:
-                how = access[name]
                 buffer = self.buffer_of[id(placed)]
-                if how != "write":
+                if access[name] != "write":
                     reads.append(TileAccess(placed, buffer, self.pieces.of(buffer, _span(self.program, use))))
-                if how != "read":
+                if access[name] != "read":
                     span = _span(self.program, use, is_whole=_writes_all(self.program, instr, use))
                     writes.append(TileAccess(placed, buffer, self.pieces.of(buffer, span), name == TMP))
         return reads, writes
@@ -445,13 +452,14 @@ class OverlapAnalysis:
         lost = state.lost[mine] & touch.bytes
         for written in state.by.get(mine, {}).values() if lost else ():
             if written.bytes & lost and not exclude(written.facts, state.path):
-                how = f"{_line(written.instr)} writes over what {_line(instr)} reads through {touch.placed.tile.name}"
-                self._report(touch.placed, written.placed, how, is_fault=True)
+                reads = f"{_line(instr)} reads through {touch.placed.tile.name}"
+                effect = f"{_line(written.instr)} writes over what {reads}"
+                self._report(touch.placed, written.placed, effect, is_fault=True)
         for other in self.rivals[mine]:
             seen = state.own[other.number] & self._hit(touch, other) & ~state.own[mine]
             if seen and (mine, other.number) not in self.kin:
-                how = f"{_line(instr)} reads through {touch.placed.tile.name} what was written through the other"
-                self._report(touch.placed, other.placed, how, is_fault=False)
+                effect = f"{_line(instr)} reads through {touch.placed.tile.name} what was written through the other"
+                self._report(touch.placed, other.placed, effect, is_fault=False)
 
     def _at_once(self, instr: Instr, written: TileAccess, read: TileAccess) -> None:
         """An instruction may write what it reads only in place, through one buffer."""
@@ -464,9 +472,10 @@ class OverlapAnalysis:
         else:
             shared = self._hit(written, read.buffer) & read.bytes and not (in_place and _is_same(written, read))
         if shared:
-            how = f"{_line(instr)} writes {written.placed.tile.name} while it reads {read.placed.tile.name}"
-            is_fault = not (instr.opaque_form and _starts_together(written, read))
-            self._report(written.placed, read.placed, how, is_fault=is_fault)
+            effect = f"{_line(instr)} writes {written.placed.tile.name} while it reads {read.placed.tile.name}"
+            # an instruction that is known by its effects may work in place
+            is_fault = not (instr.opaque_form and np.array_equal(written.placed.starts, read.placed.starts))
+            self._report(written.placed, read.placed, effect, is_fault=is_fault)
 
     def _write(self, touch: TileAccess, instr: Instr, state: WriteState) -> None:
         for other in self.rivals[touch.buffer.number]:
@@ -483,13 +492,19 @@ class OverlapAnalysis:
         else:
             state.gain(mine, touch.bytes)
 
-    def _report(self, one: PlacedTile, other: PlacedTile, how: str, *, is_fault: bool) -> None:
-        if one.tile.family is not None and one.tile.family == other.tile.family:
+    def _report(self, one: PlacedTile, other: PlacedTile, effect: str, *, is_fault: bool) -> None:
+        if are_views(one, other):
             return
         first, second = sorted((one, other), key=lambda placed: self.order[id(placed)])
         key = id(first), id(second)
         if first is not second and (key not in self.conflicts or (is_fault and not self.conflicts[key].is_fault)):
-            self.conflicts[key] = TileConflict(first, second, how, is_fault)
+            self.conflicts[key] = TileConflict(first, second, effect, is_fault)
+
+
+def are_views(one: PlacedTile, other: PlacedTile) -> bool:
+    """Whether the author says that two tiles share memory."""
+    families = {one.tile.family, other.tile.family}
+    return ANY_FAMILY in families or (len(families) == 1 and None not in families)
 
 
 def conflicts(program: Program, target: str, grid: int | None) -> list[TileConflict]:

@@ -16,25 +16,11 @@ from math import inf
 from ptokit.finding import Finding, Fix, Level, Where, Wording
 from ptokit.isa.operand import BLOCK
 from ptokit.isa.policy import TileType
+from ptokit.program import ir
 from ptokit.program.budget import Use, has_simt, memory_findings, static_bytes
 from ptokit.program.instr_calls import access_of, all_operands
-from ptokit.program.ir import (
-    CPP,
-    Assign,
-    Block,
-    Branch,
-    Instr,
-    Leaf,
-    Loop,
-    Program,
-    Stmt,
-    TileDecl,
-    TileUse,
-    fold,
-    transform,
-)
 from ptokit.program.memory import Outline, Path, statements
-from ptokit.program.overlaps import TileConflict, are_slots, conflicts, is_one_buffer, meeting, placed_tiles
+from ptokit.program.overlaps import TileConflict, are_slots, are_views, conflicts, is_one_buffer, meeting, placed_tiles
 from ptokit.program.verify_call import Options, show_addresses, verify_address
 from ptokit.target import Profile
 
@@ -46,7 +32,7 @@ FRACTAL: dict[TileType, int] = dict.fromkeys((TileType.Mat, TileType.Left, TileT
 class Placement:
     """A program whose tiles all have addresses."""
 
-    program: Program
+    program: ir.Program
     used: dict[TileType, int]
     """Bytes of each memory in use: where its highest tile ends. They may exceed the memory."""
 
@@ -72,7 +58,7 @@ class AddressRange:
     live: LiveRange
 
 
-def place(program: Program, profile: Profile, dyn_ub: int | None = None, *, bound: bool = False) -> Placement:
+def place(program: ir.Program, profile: Profile, dyn_ub: int | None = None, *, bound: bool = False) -> Placement:
     """Give an address to every copy of every tile that has none.
 
     `dyn_ub` is what the launch asks for, in bytes; it decides how much space there is before tiles share addresses.
@@ -100,16 +86,16 @@ def _space(profile: Profile, loc: TileType, dyn_ub: int | None, simt: bool, boun
     return inf if size is None else size
 
 
-def unbound(program: Program) -> list[TileDecl]:
+def unbound(program: ir.Program) -> list[ir.TileDecl]:
     """The tiles that the program gives no address; none beside an address that is known at run time only."""
-    moved = {stmt.tile: stmt.address for _, stmt in statements(program.body) if isinstance(stmt, Assign)}
+    moved = {stmt.tile: stmt.address for _, stmt in statements(program.body) if isinstance(stmt, ir.Assign)}
     given = (*moved.values(), *(address for tile in program.tiles.values() for address in tile.addresses))
     free = [tile for tile in program.tiles.values() if not tile.addresses and tile.name not in moved]
     return free if all(isinstance(address, int) for address in given) else []
 
 
 def _place_all(
-    program: Program, tiles: list[TileDecl], ranges: dict[str, LiveRange], space: float
+    program: ir.Program, tiles: list[ir.TileDecl], ranges: dict[str, LiveRange], space: float
 ) -> dict[str, tuple[int, ...]]:
     """Addresses for tiles of one memory: apart if there is space, else shared."""
     given = _merged_ranges(
@@ -137,7 +123,7 @@ def _merged_ranges(given: list[AddressRange]) -> list[AddressRange]:
 
 
 def _first_fit(
-    tiles: Iterable[TileDecl], ranges: dict[str, LiveRange], given: list[AddressRange]
+    tiles: Iterable[ir.TileDecl], ranges: dict[str, LiveRange], given: list[AddressRange]
 ) -> tuple[dict[str, tuple[int, ...]], int]:
     """The lowest addresses for one tile after the other, and where the last of them ends."""
     spans, addresses = list(given), dict[str, tuple[int, ...]]()
@@ -159,11 +145,11 @@ def _gap(taken: list[AddressRange], size: int, alignment: int) -> int:
     return start
 
 
-def _alignment(tile: TileDecl) -> int:
+def _alignment(tile: ir.TileDecl) -> int:
     return FRACTAL.get(tile.spec.loc, BLOCK)
 
 
-def _size(tile: TileDecl) -> int:
+def _size(tile: ir.TileDecl) -> int:
     """Bytes from one copy to the next."""
     return _up(tile.spec.nbytes, _alignment(tile))
 
@@ -172,16 +158,16 @@ def _up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
 
 
-def _given(program: Program) -> Iterator[tuple[TileDecl, int]]:
+def _given(program: ir.Program) -> Iterator[tuple[ir.TileDecl, int]]:
     """Every constant address that a tile has or moves to."""
     for _, stmt in statements(program.body):
-        if isinstance(stmt, TileDecl):
+        if isinstance(stmt, ir.TileDecl):
             yield from ((stmt, address) for address in stmt.addresses if isinstance(address, int))
-        elif isinstance(stmt, Assign) and isinstance(stmt.address, int):
+        elif isinstance(stmt, ir.Assign) and isinstance(stmt.address, int):
             yield program.tiles[stmt.tile], stmt.address
 
 
-def live_ranges(program: Program, *, tight: bool = False) -> dict[str, LiveRange]:
+def live_ranges(program: ir.Program, *, tight: bool = False) -> dict[str, LiveRange]:
     """The live range of each tile.
 
     A tile declared outside a loop keeps its content between iterations: a use in the loop extends to all of it. A tile
@@ -212,47 +198,47 @@ def _last_inside(numbers: dict[Path, int]) -> dict[Path, int]:
     return last
 
 
-def _uses(program: Program) -> dict[str, list[Path]]:
+def _uses(program: ir.Program) -> dict[str, list[Path]]:
     """The instructions that touch each tile; the declaration of one that none touches."""
     declared: dict[str, list[Path]] = {}
     uses: dict[str, list[Path]] = defaultdict(list)
     for path, stmt in statements(program.body):
-        if isinstance(stmt, TileDecl):
+        if isinstance(stmt, ir.TileDecl):
             declared[stmt.name] = [path]
-        elif isinstance(stmt, Instr):
+        elif isinstance(stmt, ir.Instr):
             for use in stmt.tiles:
                 uses[use.tile].append(path)
     return declared | uses
 
 
-def _written_first(program: Program) -> set[tuple[str, Path]]:
+def _written_first(program: ir.Program) -> set[tuple[str, Path]]:
     """Tiles with the loop bodies whose every iteration writes the tile first."""
     first: dict[tuple[str, Path], bool] = {}
     for path, stmt in statements(program.body):
-        for tile, writes in _accesses(stmt).items() if isinstance(stmt, Instr) else ():
+        for tile, writes in _accesses(stmt).items() if isinstance(stmt, ir.Instr) else ():
             for depth in range(2, len(path), 2):
                 first.setdefault((tile, path[:depth]), writes and depth == len(path) - 1)
     return {key for key, writes in first.items() if writes}
 
 
-def _accesses(instr: Instr) -> dict[str, bool]:
+def _accesses(instr: ir.Instr) -> dict[str, bool]:
     """The tiles of an instruction, and whether it writes all of them without reading."""
     access = access_of(instr)
     only: dict[str, bool] = {}
     for name, operand in all_operands(instr).items():
-        if isinstance(operand, TileUse):
+        if isinstance(operand, ir.TileUse):
             whole = operand.window is None  # a slice leaves the rest as it is
             only[operand.tile] = only.get(operand.tile, True) and access[name] == "write" and whole
     return only
 
 
-def _with_addresses(block: Block, addresses: dict[str, tuple[int, ...]]) -> Block:
-    def placed(stmt: Stmt) -> Stmt:
-        if isinstance(stmt, TileDecl):
+def _with_addresses(block: ir.Block, addresses: dict[str, tuple[int, ...]]) -> ir.Block:
+    def placed(stmt: ir.Stmt) -> ir.Stmt:
+        if isinstance(stmt, ir.TileDecl):
             return replace(stmt, addresses=addresses.get(stmt.name, stmt.addresses))
         return stmt
 
-    return transform(block, placed)
+    return ir.transform(block, placed)
 
 
 # --- findings on addresses
@@ -263,7 +249,7 @@ MOST_TILES = 3
 
 
 def footprint(
-    program: Program, profile: Profile, dyn_ub: int | None = None, grid: int | None = None, *, bound: bool = False
+    program: ir.Program, profile: Profile, dyn_ub: int | None = None, grid: int | None = None, *, bound: bool = False
 ) -> dict[TileType, Use]:
     """What the program takes of each memory that it uses. If every tile is `bound`, nothing of it is static."""
     placement = place(program, profile, dyn_ub, bound=bound)
@@ -275,24 +261,24 @@ def footprint(
     return {loc: Use(ends[loc], static[loc]) for loc in TileType if ends.get(loc)}
 
 
-def check_memory(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:
+def check_memory(program: ir.Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:
     """All tiles together fit their memories. The default of a launch is no dynamic UB."""
     subject, simt = f"{program.name} on {profile.name}", has_simt(program, profile)
     for loc, use in footprint(program, profile, options.dyn_ub, grid, bound=options.bound).items():
         for finding in memory_findings(subject, {loc: use}, profile, options.dyn_ub or 0, simt=simt):
-            by_address = program.form.startswith(CPP)
+            by_address = program.form.startswith(ir.CPP)
             tiles, where = _last_tiles(program, loc, grid) if by_address else _largest_tiles(program, loc)
             yield replace(finding, level=_level(options), message=f"{finding.message}; {tiles}", where=where)
 
 
-def _largest_tiles(program: Program, loc: TileType) -> tuple[str, Where | None]:
+def _largest_tiles(program: ir.Program, loc: TileType) -> tuple[str, Where | None]:
     """The tiles that take most of a memory, and the place of the first."""
     tiles = sorted((tile for tile in program.tiles.values() if tile.spec.loc is loc), key=_bytes_of_copies)[::-1]
     largest = ", ".join(f"{tile.name} ({_bytes_of_copies(tile):,} bytes)" for tile in tiles[:MOST_TILES])
     return f"the largest are {largest}", tiles[0].where
 
 
-def _last_tiles(program: Program, loc: TileType, grid: int | None) -> tuple[str, Where | None]:
+def _last_tiles(program: ir.Program, loc: TileType, grid: int | None) -> tuple[str, Where | None]:
     """The tiles with the highest addresses, which their author chose, and the place of the last."""
     placed = [(span, each) for each in placed_tiles(program, grid) if each.tile.spec.loc is loc for span in each.spans]
     if not placed:
@@ -307,7 +293,7 @@ def _last_tiles(program: Program, loc: TileType, grid: int | None) -> tuple[str,
     return f"from the end down: {', '.join(shown[:MOST_TILES])}{more}", placed[0][1].where
 
 
-def _bytes_of_copies(tile: TileDecl) -> int:
+def _bytes_of_copies(tile: ir.TileDecl) -> int:
     """Bytes of all copies."""
     return tile.spec.nbytes * tile.buffers
 
@@ -317,7 +303,7 @@ def _level(options: Options) -> Level:
     return "hazard" if options.header else "error"
 
 
-def check_addresses(program: Program, profile: Profile, _options: Options, grid: int | None) -> Iterable[Finding]:
+def check_addresses(program: ir.Program, profile: Profile, _options: Options, grid: int | None) -> Iterable[Finding]:
     """Addresses are valid, and in manual mode a tile has one before it is used."""
     for placed in placed_tiles(program, grid):
         for span in placed.spans:
@@ -331,33 +317,33 @@ def check_addresses(program: Program, profile: Profile, _options: Options, grid:
             yield Finding("note", "KN-09", message, None, tile.name, where=tile.where)
 
 
-def _used_without_address(block: Block, free: set[str]) -> list[Finding]:
+def _used_without_address(block: ir.Block, free: set[str]) -> list[Finding]:
     """Tiles that are used before they have an address; `free` ones are placed. The state is the set of tiles that have
     one."""
     found: list[Finding] = []
 
-    def leaf(stmt: Leaf, placed: set[str]) -> set[str]:
-        if isinstance(stmt, TileDecl) and stmt.addresses:
+    def leaf(stmt: ir.Leaf, placed: set[str]) -> set[str]:
+        if isinstance(stmt, ir.TileDecl) and stmt.addresses:
             return placed | {stmt.name}
-        if isinstance(stmt, Assign):
+        if isinstance(stmt, ir.Assign):
             return placed | {stmt.tile}
-        if isinstance(stmt, Instr):
+        if isinstance(stmt, ir.Instr):
             found.extend(_without_address(stmt, placed))
         return placed
 
-    def loop(stmt: Loop, placed: set[str]) -> set[str]:
+    def loop(stmt: ir.Loop, placed: set[str]) -> set[str]:
         visit(stmt.body, placed)
         return placed  # the body may not run
 
-    def branch(stmt: Branch, placed: set[str]) -> set[str]:
+    def branch(stmt: ir.Branch, placed: set[str]) -> set[str]:
         return visit(stmt.then, placed) & visit(stmt.otherwise, placed)
 
-    visit = partial(fold, leaf=leaf, loop=loop, branch=branch)
+    visit = partial(ir.fold, leaf=leaf, loop=loop, branch=branch)
     visit(block, free)
     return found
 
 
-def _without_address(instr: Instr, placed: set[str]) -> Iterator[Finding]:
+def _without_address(instr: ir.Instr, placed: set[str]) -> Iterator[Finding]:
     for use in instr.tiles:
         if use.tile not in placed:
             message = f"{instr.name}: {use.tile} has no address yet"
@@ -371,10 +357,10 @@ def _without_address(instr: Instr, placed: set[str]) -> Iterator[Finding]:
             yield Finding("error", "KN-09", message, None, use.tile, fix=fix, where=instr.where, blocks=True)
 
 
-def check_overlaps(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:
+def check_overlaps(program: ir.Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:
     """No read of bytes that a write through another tile destroyed. Addresses known at run time are checked there."""
     found = conflicts(program, profile.name, grid)
-    if program.form.startswith(CPP):  # the author's tiles may be any of these names
+    if program.form.startswith(ir.CPP):  # the author's tiles may be any of these names
         found = [each for each in found if not are_slots(each.first, each.second)]
     for conflict in found:
         yield _overlap(program, conflict, options)
@@ -383,11 +369,16 @@ def check_overlaps(program: Program, profile: Profile, options: Options, grid: i
     for first, second in combinations(placed_tiles(program, grid), 2):
         names = first.tile.name, second.tile.name
         is_new = names[0] != names[1] and frozenset(names) not in known and not is_one_buffer(first, second)
-        if is_new and ranges[names[0]].meets(ranges[names[1]]) and meeting(first, second):
+        if (
+            is_new
+            and not are_views(first, second)
+            and ranges[names[0]].meets(ranges[names[1]])
+            and meeting(first, second)
+        ):
             yield _overlap(program, TileConflict(first, second, "no read loses its data", False), options)
 
 
-def _overlap(program: Program, conflict: TileConflict, options: Options) -> Finding:
+def _overlap(program: ir.Program, conflict: TileConflict, options: Options) -> Finding:
     first, second = conflict.first, conflict.second
     name, other, pair = first.tile.name, second.tile.name, meeting(first, second)
     assert pair is not None

@@ -140,7 +140,9 @@ class Streams:
 
     def __init__(self, program: ir.Program, profile: Profile) -> None:
         self.program = program
-        self._profile = profile if profile.cores else _without_pipes()
+        others = (each for each in PROFILES.values() if each.cores and not each.cross_wait)
+        self._profile = profile if profile.cores else next(others)
+        """Of a target without cores, those of one whose waits hold no more than a pipe."""
         self._cores = StatementCores(program, [self._profile])
         flags = (
             stmt for stmt in ir.walk(program.body) if isinstance(stmt, ir.Flag | ir.CrossFlag) and is_crossing(stmt)
@@ -242,11 +244,6 @@ class Streams:
     def is_set_by(self, key: Key) -> bool:
         """Whether some statement may set a flag."""
         return any(_may_be(stmt, key) for stmt in self._sets)
-
-
-def _without_pipes() -> Profile:
-    """Whose cores a target without cores has: one whose waits hold no more than a pipe."""
-    return next(each for each in PROFILES.values() if each.cores and not each.cross_wait)
 
 
 def is_second(flag: ir.CrossFlag) -> bool:

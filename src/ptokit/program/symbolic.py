@@ -14,10 +14,9 @@ from numbers import Number
 from typing import Any
 
 from ptokit.isa.unknown import unknown
+from ptokit.program.conditions import MIRRORED, NEGATED
 from ptokit.program.expr import Expr, ExtentVar, Op, Var, apply, difference, evaluate, extents_in, is_fixed, total
 
-OPPOSITES = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
-MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
 Form = tuple[tuple[Expr, int], ...]
 """A sum of multiples without its constant."""
 
@@ -30,14 +29,14 @@ class Range:
     high: float = inf
     never: set[int] = field(default_factory=set)
 
-    def narrow(self, how: str, limit: int, scale: int) -> None:
-        """Add the fact that `scale` (which is positive) times the sum is `how` the limit."""
+    def narrow(self, comparison: str, limit: int, scale: int) -> None:
+        """Add the fact that `scale` (which is positive) times the sum compares so to the limit."""
         below, above = limit // scale, -(-limit // scale)
-        if how in ("le", "lt", "eq"):
-            self.high = min(self.high, below if how != "lt" else above - 1)
-        if how in ("ge", "gt", "eq"):
-            self.low = max(self.low, above if how != "gt" else below + 1)
-        if how == "ne" and below == above:
+        if comparison in ("le", "lt", "eq"):
+            self.high = min(self.high, below if comparison != "lt" else above - 1)
+        if comparison in ("ge", "gt", "eq"):
+            self.low = max(self.low, above if comparison != "gt" else below + 1)
+        if comparison == "ne" and below == above:
             self.never.add(below)
 
 
@@ -50,10 +49,10 @@ class Conditions:
     def note(self, condition: Expr, holds: bool) -> bool:
         """Record a decision that depends on the run."""
         if isinstance(condition, Op):
-            self._take(condition.name if holds else OPPOSITES[condition.name], *condition.args)
+            self._take(condition.name if holds else NEGATED[condition.name], *condition.args)
         return holds
 
-    def _take(self, how: str, a: Expr, b: Expr) -> None:
+    def _take(self, comparison: str, a: Expr, b: Expr) -> None:
         terms = difference(a, b)
         constant = terms.pop(1, 0)
         if not terms:
@@ -63,7 +62,7 @@ class Conditions:
         sign = 1 if form[0][1] > 0 else -1
         key = tuple([(term, factor * sign // scale) for term, factor in form])
         known = self._ranges.setdefault(key, Range())
-        known.narrow(how if sign > 0 else MIRRORED[how], -constant * sign, scale)
+        known.narrow(comparison if sign > 0 else MIRRORED[comparison], -constant * sign, scale)
 
     @property
     def expressions(self) -> tuple[Expr, ...]:

@@ -154,7 +154,7 @@ def _why_verdicts(reports: Sequence[Result], _: Compared) -> Iterator[str]:
     for found in differing[:MOST_NAMED]:
         finding = next(iter(found.values()))
         code = ", ".join(filter(None, (finding.rule, finding.kind)))
-        yield f"Only {_and(found)}: [{code}] {finding.message}{_at(finding.where)}."
+        yield f"Only {_and(found)}: [{code}] {at_line(finding.message, finding.where)}."
     if len(differing) > MOST_NAMED:
         yield f"{len(differing) - MOST_NAMED} more findings are not on all targets."
     if not differing and len(reports) > 1:
@@ -267,10 +267,6 @@ def _way(traffic: Traffic) -> str:
 def _pipes(cycles: Mapping[str, float]) -> str:
     busy = [unit_of(pipe) for pipe in sorted(cycles, key=lambda pipe: -cycles[pipe]) if cycles[pipe]]
     return f" of {_and(dict.fromkeys(busy))}" if busy else ""
-
-
-def _at(where: Where | None) -> str:
-    return f" (line {where.line})" if where else ""
 
 
 def _and(words: Iterable[str]) -> str:

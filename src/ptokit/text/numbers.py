@@ -33,10 +33,11 @@ class Limits:
     def __init__(self) -> None:
         self.bounds: dict[Var, Bounds] = {BLOCK_IDX: (0, inf), BLOCK_NUM: (1, inf), SUBBLOCK_IDX: (0, 1)}
 
-    def loop(self, var: Var, start: Expr, stop: Expr) -> None:
+    def loop(self, var: Var, start: Expr, stop: Expr, step: int = 1) -> None:
         """Record the bounds of a loop's variable."""
-        low, high = interval(start, self.bounds)[0], interval(stop, self.bounds)[1]
-        self.bounds[var] = low, max(low, high - 1)
+        first, last = interval(start, self.bounds), interval(stop, self.bounds)
+        low, high = (first[0], last[1] - 1) if step > 0 else (last[0] + 1, first[1])
+        self.bounds[var] = low, max(low, high)
 
     def natural(self, *exprs: Expr) -> bool:
         """Whether expressions are certainly not negative."""

@@ -52,21 +52,19 @@ def run_bag(
     zeros, and no lane (-1).
     """
     reduce, padding, lanes, closed, *how = given
-    engine, threads = how
-    check_threads(threads)
+    check_threads(how[1])
     count = len(table) if indices is None else indices.numel()
-    found = fused_bags(table, indices, offsets, weights, *given)
+    found = fused_bags((table, indices, offsets, weights), given)
     if found is not None:
         return found[0], _no_winners(table) if found[1] is None else found[1]
     table = table.detach()
     _check_operands(table, indices, offsets, weights, reduce)
     check_bounds(offsets, count, closed, indices is None)
     operands = _packed_operands(table, indices, offsets, weights)
-    options = reduce, padding >= 0, lanes, closed, engine
     on_gpu = [of_tensor(table)] if table.is_cuda else []
     with (in_order(on_gpu) if on_gpu else None) or nullcontext():
-        if _plan(operands, options, on_gpu):
-            found = fused_bags(*operands, *given)
+        if _plan(operands, given, on_gpu):
+            found = fused_bags(operands, given)
     if found is not None:
         return found[0], _no_winners(table) if found[1] is None else found[1]
     rows = table if indices is None else run_gather(table, indices, ROW, "undefined", *how)
@@ -100,30 +98,21 @@ class BagPlan(NamedTuple):
 PLANS: dict[Any, BagPlan] = {}
 """By the kinds of tensors, the elements of a row, and options."""
 Operands = tuple[Tensor, Tensor | None, Tensor, Tensor | None]
-Options = tuple[str, bool, bool, bool, str]
-"""The reduction, whether an index does not count, whether lanes are wanted, whether bounds are closed, the engine."""
+"""The table, the indices, the offsets and the weights."""
+Options = Sequence[Any]
+"""The reduction, the index that does not count, whether lanes are wanted and offsets are closed, engine and threads."""
 
 
-def fused_bags(
-    table: Tensor,
-    indices: Tensor | None,
-    offsets: Tensor,
-    weights: Tensor | None,
-    reduce: str,
-    padding: int,
-    lanes: bool,
-    closed: bool,
-    engine: str,
-    threads: int | None,
-) -> tuple[Tensor, Tensor | None] | None:
+def fused_bags(operands: Operands, options: Options) -> tuple[Tensor, Tensor | None] | None:
     """`run_bag` in one pass, for a kind of bags that was planned, without lanes that are not wanted; None for others,
     for tensors that are not packed, and if an index or a bound must be refused."""
-    found = _described(table, indices, offsets, weights)
+    (table, *_), (_, padding, _, closed, _, threads) = operands, options
+    found = _described(*operands)
     if found is None:
         return None
     rows, index, bounds, factors = found
     try:
-        plan = PLANS.get(_key(found, (reduce, padding >= 0, lanes, closed, engine)))
+        plan = PLANS.get(_key(found, options))
     except TypeError:  # an option that no call has
         return None
     if plan is None or (plan.is_in_order is not None and not plan.is_in_order()):
@@ -160,9 +149,9 @@ def _described(table: Tensor, indices: Tensor | None, offsets: Tensor, weights: 
 
 def _key(found: Described, options: Options) -> tuple[Any, ...]:
     """What a plan of bags depends on."""
-    rows, index, bounds, factors = found
+    (rows, index, bounds, factors), (reduce, padding, lanes, closed, engine, _) = found, options
     others = None if index is None else index[0], bounds[0], None if factors is None else factors[0]
-    return options, prod(rows[2][1:]), rows[0], others
+    return (reduce, padding >= 0, lanes, closed, engine), prod(rows[2][1:]), rows[0], others
 
 
 def _packed_operands(table: Tensor, indices: Tensor | None, offsets: Tensor, weights: Tensor | None) -> Operands:
@@ -174,7 +163,7 @@ def _packed_operands(table: Tensor, indices: Tensor | None, offsets: Tensor, wei
 def _plan(operands: Operands, options: Options, on_gpu: Sequence[Any]) -> bool:
     """Plan a kind of bags, while the GPU of the tensors is current; whether an engine has code for it."""
     table, indices, _, weights = operands
-    reduce, padded, lanes, closed, engine = options
+    reduce, padding, lanes, closed, engine, _ = options
     name, kind = chosen(engine, table.is_cuda), KINDS.get(table.dtype)
     is_there = ENGINES[name].on_gpu is table.is_cuda  # the cuda engine would have to copy tensors of the host
     found = _described(*operands)
@@ -188,7 +177,7 @@ def _plan(operands: Operands, options: Options, on_gpu: Sequence[Any]) -> bool:
         combine=COMBINES[reduce],
         width=prod(table.shape[1:]),
         weighted=weights is not None,
-        padded=padded,
+        padded=padding >= 0,
         tracked=lanes and reduce in PICKS,
         mean=reduce == "mean",
         closed=closed,

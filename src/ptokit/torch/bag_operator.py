@@ -129,8 +129,8 @@ def bag_of(
     if threads is not None and not is_compiling():
         threads = check_threads(threads)
     if offsets is not None and not is_watched(weight, input, offsets, per_sample_weights):
-        options = mode, padding_idx, include_last_offset, engine, threads
-        found = _fused(weight, input, offsets, per_sample_weights, *options)
+        options = mode, padding_idx, False, bool(include_last_offset), engine, threads
+        found = _fused((weight, input, offsets, per_sample_weights), options)
         if found is not None:
             return found
     check_tensor("weight", weight)
@@ -175,22 +175,13 @@ def refuse_options(max_norm: object, scale_grad_by_freq: object) -> None:
         )
 
 
-def _fused(
-    weight: Tensor,
-    lanes: Tensor,
-    bounds: Tensor,
-    weights: Tensor | None,
-    mode: str,
-    padding: int | None,
-    closed: bool,
-    engine: str,
-    threads: int | None,
-) -> Tensor | None:
+def _fused(operands: tuple[Any, ...], options: tuple[Any, ...]) -> Tensor | None:
     """The result of bags of a kind that was planned, if autograd need not record it; None for others."""
+    (weight, lanes, bounds, weights), (mode, padding, *others) = operands, options
     if lanes.dim() != 1 or (weights is not None and (mode != "sum" or weights.shape != lanes.shape)):
         return None
     padding = -1 if padding is None else as_padding(padding, len(weight))
-    found = fused_bags(weight, lanes, bounds, weights, mode, padding, False, bool(closed), engine, threads)
+    found = fused_bags((weight, lanes, bounds, weights), (mode, padding, *others))
     return None if found is None else found[0]
 
 

@@ -11,8 +11,10 @@ import numpy as np
 
 from ptokit.engine.gpu import on_gpu
 from ptokit.engines import download
+from ptokit.isa.move import Remap
 from ptokit.lang.arrays import as_array, is_foreign
-from ptokit.ops.array_call import FROM_END, MODES, REDUCES
+from ptokit.ops.array_call import FROM_END, GATHER_ND, MODES, REDUCES, OutsidePolicy
+from ptokit.ops.library_words import along, coordinates
 from ptokit.traces.table_memory import TableMemory
 from ptokit.traces.traced_calls import Array, LookupKind
 
@@ -35,10 +37,16 @@ def array_call(name: str, signature: inspect.Signature, args: tuple[Any, ...], o
     atomic = REDUCES[_word(given.get("reduce"), given.get("atomic"))].text
     shape, unit, axis = tuple(table.shape), "elem", 0
     if form:
-        shape, unit, indices = FORMS[form](table.shape, indices, given, oob, mode == FROM_END)
+        select, option = FORMS[form]
+        policy = OutsidePolicy(MOVED.get(oob, Remap.SKIP), signed=mode is not None, from_end=mode == FROM_END)
+        lanes = indices.view(np.uint32) if indices.dtype == np.int32 and mode is None else indices
+        found = select(given[option], GATHER_ND, lanes, table, policy)
+        indices = found.lanes
+        if form == "nd":
+            shape, unit = (prod(shape[: found.dims]), *shape[found.dims :]), "row"
     else:
-        if (along := given.get("axis", 0)) is not None:
-            unit, axis = _word(given["coalesce"]), along % max(1, table.ndim)
+        if (dim := given.get("axis", 0)) is not None:
+            unit, axis = _word(given["coalesce"]), dim % max(1, table.ndim)
         if mode is not None:
             entries = table.size if unit == "elem" else table.shape[axis]
             indices = np.where((indices < 0) & (mode == FROM_END), indices + entries, indices).astype(np.int64)
@@ -47,38 +55,9 @@ def array_call(name: str, signature: inspect.Signature, args: tuple[Any, ...], o
     return what, TableMemory.of_array(given["table"], table), indices
 
 
-def _along(
-    shape: tuple[int, ...], indices: Array, given: dict[str, Any], oob: str, from_end: bool
-) -> tuple[tuple[int, ...], str, Array]:
-    """Elements along an axis, as elements in C order."""
-    places: list[Array] = list(np.indices(indices.shape))
-    places[given["axis"] % len(shape)] = indices
-    return shape, "elem", _entries(places, shape, oob, from_end)
-
-
-def _nd(
-    shape: tuple[int, ...], indices: Array, given: dict[str, Any], oob: str, from_end: bool
-) -> tuple[tuple[int, ...], str, Array]:
-    """Entries at coordinates, as rows of a table in which the dims of the coordinates are one."""
-    batch = given.get("batch_dims", 0)
-    places = [*np.indices(indices.shape[:-1])[:batch], *np.moveaxis(indices, -1, 0)]
-    extents, rest = shape[: len(places)], shape[len(places) :]
-    return (prod(extents), *rest), "row", _entries(places, extents, oob, from_end)
-
-
-FORMS = {"along": _along, "nd": _nd}
-
-
-def _entries(places: Sequence[Array], extents: Sequence[int], oob: str, from_end: bool) -> Array:
-    """The numbers of entries at coordinates that the policy has moved inside; -1 for those outside."""
-    numbers: Any = np.int64(0)
-    outside: Any = np.bool_(False)
-    for place, extent in zip(places, extents, strict=True):
-        at = place.astype(np.int64)
-        at = np.where((at < 0) & from_end, at + extent, at)
-        at = at.clip(0, extent - 1) if oob == "clamp" else at % extent if oob == "wrap" else at
-        outside, numbers = outside | (at < 0) | (at >= extent), numbers * extent + at
-    return np.where(outside, -1, numbers)
+FORMS = {"along": (along, "axis"), "nd": (coordinates, "batch_dims")}
+"""The other forms: as elements in C order, and as rows of a table in which the dims of the coordinates are one."""
+MOVED = {"clamp": Remap.CLAMP, "wrap": Remap.WRAP}
 
 
 def _word(*given: object) -> str:

@@ -59,22 +59,24 @@ class Observed:
     name: str
     """In capitals."""
     events: list[ObservedIntrinsic] = field(default_factory=list)
+    line: int = 0
+    """Where the overload is in its header."""
 
     @property
     def pipes(self) -> frozenset[str]:
-        """The pipes that move or compute data, as others see them: what the scalar pipe does between flags from another
-        pipe and back to it counts as done by that pipe."""
-        before = dict[str, str]()
+        """The pipes that move or compute data, as others see them: what the scalar pipe does between flags from one
+        other pipe and back to it counts as done by that pipe."""
+        before = set[str]()
         behind = [event.flag[1] for event in reversed(self.events) if event.name == "set_flag" and event.flag[0] == "S"]
         found = set[str]()
         for event in self.events:
             if event.name == "wait_flag" and event.flag[1] == "S":
-                before[event.flag[0]] = "S"
+                before.add(event.flag[0])
             elif event.name == "set_flag" and event.flag[0] == "S":
                 behind.pop()
             elif event.touches:
-                hidden = [pipe for pipe in behind[-1:] if pipe in before] if event.pipe == "S" else []
-                found.update(hidden or [event.pipe])
+                around = before.intersection(behind)
+                found.update(around if event.pipe == "S" and len(around) == 1 else (event.pipe,))
         return frozenset(found)
 
     @property
@@ -145,7 +147,7 @@ class _BlockReader:
                 if len(open_ones) == 1:
                     if now.events:
                         yield now
-                    now = Observed(open_ones[0])
+                    now = Observed(open_ones[0], line=_number(call.operands[1]))
             elif call.name == "end":
                 open_ones.pop()
                 if not open_ones:
@@ -231,6 +233,6 @@ def _number(operand: RecordedOperand) -> int:
 
 
 def _text(call: RecordedCall) -> str:
-    (operand,) = call.operands
+    operand = call.operands[0]
     assert isinstance(operand, RecordedText)
     return operand.text

@@ -20,8 +20,8 @@ from ptokit.witness.effects import MOST_CALLS, Observed, observed
 from ptokit.witness.headers import Checkout
 from ptokit.witness.prelude import prelude, table_of
 
-FLAGS = ("-fsanitize=thread", "-fpermissive")
-"""Compilers announce loads and stores of scalar code; headers convert types that a host compiler keeps apart."""
+FLAGS = ("-fpermissive",)
+"""Headers convert types that a host compiler keeps apart."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,16 @@ class Witness:
         return compile_source(source, target, options, kept=self.kept)
 
     def run(
-        self, build: Build, entry: str, arguments: Sequence[ArrayArgument | ScalarArgument], grid: int | None = None
+        self,
+        build: Build,
+        entry: str,
+        arguments: Sequence[ArrayArgument | ScalarArgument],
+        grid: int | None = None,
+        subblocks: int = 1,
     ) -> tuple[list[ObservedBlock], Sequence[RecordingProblem]]:
-        """Run an entry: the blocks of its launches, and what stopped it."""
-        recording, table = record(build, entry, arguments, grid), table_of(build.target)
+        """Run an entry: the blocks of its launches, and what stopped it. `subblocks`: as in `record`."""
+        recording = record(build, entry, arguments, grid, subblocks=subblocks)
+        table = table_of(build.target)
         recorded = [block for launch in recording.launches for block in launch.blocks]
         blocks = [
             ObservedBlock(block.index, block.core, block.subblock, tuple(observed(recording, block, table)))

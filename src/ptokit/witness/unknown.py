@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +40,8 @@ class UnknownInstructions(Witness):
 
     def __init__(self, checkout: Checkout) -> None:
         super().__init__(checkout)
+        self._builds: dict[tuple[Any, ...], Build] = {}
+        """The last one."""
         self.names = checkout.instructions - {*instructions(), *WRITTEN_BY_HAND.split(), *COLLECTIVES.split()}
         self.declarations = self.folder / "declarations"
         file = self.declarations / DECLARED.removeprefix("own/")
@@ -63,8 +67,7 @@ class UnknownInstructions(Witness):
         names = {name.lower() for name in self.names}
         if not any(call.name in names for call in recording.calls):
             return recording
-        with self.compile(source, recording.target, options) as build:
-            seen = self._seen(build, entry, arguments, grid)
+        seen = self._seen(self._build(source, recording.target, options), entry, arguments, grid)
         calls = list(recording.calls)
         for key, numbers in _numbers(recording, names).items():
             block, core, _, name = key
@@ -74,6 +77,13 @@ class UnknownInstructions(Witness):
                 if form := form_of(call, observed):
                     calls[number] = replace(call, modifiers=(*call.modifiers, (EFFECTS, form)))
         return replace(recording, calls=calls)
+
+    def _build(self, *asked: Any) -> Build:
+        """A source compiled with the headers: a check asks for the same several times."""
+        if asked not in self._builds:
+            self._builds = {asked: self.compile(*asked)}
+            weakref.finalize(self, self._builds[asked].close)
+        return self._builds[asked]
 
     def _seen(
         self, build: Build, entry: str, arguments: Sequence[Argument], grid: int | None

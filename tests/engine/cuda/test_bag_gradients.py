@@ -17,7 +17,7 @@ pytest.importorskip("llvmlite")
 
 from ptokit.engine.bag_arguments import BagGradients
 from ptokit.engine.cuda.stage import GPU
-from ptokit.engine.cuda.whole import bag_gradients, kinds, moves
+from ptokit.engine.cuda.whole import kinds, moves
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.whole import MoveSizes
 from ptokit.isa.dtype import dtype
@@ -42,10 +42,10 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Segments are long early, and nothing is prepared by other tests."""
     small = replace(kinds.TUNING, indices=3, joined=3, firsts=3, short=4, words=3, long=LONG, ahead=2, chained=4)
     monkeypatch.setattr(kinds, "TUNING", small)
-    monkeypatch.setattr(bag_gradients, "current", lambda: device)
-    bag_gradients._prepared.cache_clear()
+    monkeypatch.setattr(moves, "current", lambda: device)
+    moves._through_bags.cache_clear()
     yield
-    bag_gradients._prepared.cache_clear()
+    moves._through_bags.cache_clear()
 
 
 @dataclass
@@ -124,7 +124,7 @@ class Case:
             mean="mean" in self.mode,
             closed=self.closed,
         )  # fmt: skip
-        bag_gradients.run(given)
+        moves.run_gradients(given)
         return on.download(address, out.nbytes).view(self.type).reshape(out.shape)
 
     def check(self, skew: int = 0, of_winners: int = 0, on: Any = None) -> None:
@@ -199,7 +199,7 @@ def test_rows_that_all_lanes_name(mode: str) -> None:
 
 def test_threads_find_bags(monkeypatch: pytest.MonkeyPatch) -> None:
     threaded = ThreadedDevice()
-    monkeypatch.setattr(bag_gradients, "current", lambda: threaded)
+    monkeypatch.setattr(moves, "current", lambda: threaded)
     for mode in ("mean weights", "max"):  # what the other modes do as well
         Case(mode, width=4).check(on=threaded)
 
@@ -237,7 +237,7 @@ def test_ptx(name: str, mode: str, capability: int, tmp_path: Path) -> None:
     facts = "weights" in mode, "mean" in mode, mode == "max", True, False
     kinds_here = [(kind, size) for *where, (kind, size) in ASSEMBLED if where == [capability, mode, name]]
     for kind, size in kinds_here:
-        call = bag_gradients._prepared(device, dtype(kind), dtype("int64"), 16, *facts).call(
+        call = moves._through_bags(device, dtype(kind), dtype("int64"), 16, *facts).call(
             MoveSizes(COUNT, 32, 9, 32, 1, 32, 1, 1)
         )
         form = call._kind(16, call.forms(16))

@@ -17,7 +17,7 @@ pytest.importorskip("llvmlite")
 from ptokit.engine.bag_arguments import BagPlaces, BagSizes, BagsKind, PreparedBags
 from ptokit.engine.cuda.stage import GPU
 from ptokit.engine.cuda.whole import bag_launches as cuda
-from ptokit.engine.native.whole import bag_calls, block
+from ptokit.engine.native.whole import bags, block
 from ptokit.engine.runnable import Unsupported
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine
@@ -75,7 +75,7 @@ class Engine:
 
     def prepared(self, kind: BagsKind) -> PreparedBags:
         """Bags of a kind."""
-        return cuda.CudaBags(self.device, kind) if self.is_gpu else bag_calls.prepare(kind)
+        return cuda.CudaBags(self.device, kind) if self.is_gpu else bags.prepare(kind)
 
     def put(self, array: Any, skipped: int = 0) -> int:
         """The address of a copy, which begins so many bytes behind memory that is aligned."""
@@ -324,8 +324,8 @@ def test_nothing_behind_open_bounds_is_read(engine: Engine, monkeypatch: pytest.
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "open"])
 @pytest.mark.parametrize("threads", [2, 16])
 def test_threads_share_the_bags(monkeypatch: pytest.MonkeyPatch, threads: int, closed: bool) -> None:
-    monkeypatch.setattr(bag_calls, "LEAST_SHARED", 0)
-    monkeypatch.setattr(bag_calls, "LEAST_PIECE", 1)
+    monkeypatch.setattr(bags, "LEAST_SHARED", 0)
+    monkeypatch.setattr(bags, "LEAST_PIECE", 1)
     given = operands("float32", 40, "int64")
     found = [
         Engine("native", monkeypatch)

@@ -19,8 +19,8 @@ from ptokit.engine.cuda.stage import GPU
 from ptokit.engine.cuda.whole import bag_launches, update_calls
 from ptokit.engine.cuda.whole.update_calls import UpdateKernel
 from ptokit.engine.llvm.row_code import UpdateKind
-from ptokit.engine.native.whole import table_bags
-from ptokit.engine.native.whole import update_calls as native
+from ptokit.engine.native.whole import bags
+from ptokit.engine.native.whole import updates as native
 from ptokit.engine.runnable import Unsupported
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine
@@ -232,8 +232,8 @@ def test_bags_of_many_tables_are_loops(
     memory, tables = Memory(), tables_of(4, index)
     monkeypatch.setattr(bag_launches, "current", lambda: memory.device)
     monkeypatch.setattr(native, "LEAST_SHARED", 1)
-    monkeypatch.setattr(table_bags, "PIECE", 64)
-    indices, run = tables[0].indices, table_bags.run if engine == "native" else bag_launches.run_tables
+    monkeypatch.setattr(bags, "PIECE", 64)
+    indices, run = tables[0].indices, bags.run if engine == "native" else bag_launches.run_tables
     for each in tables:
         indices[each.bounds[0] : each.bounds[-1]] %= each.rows
     shared = memory.put(indices)
@@ -262,7 +262,7 @@ def test_an_index_outside_of_one_of_many_tables_is_noticed(
     """The last row is inside."""
     memory, tables = Memory(), tables_of(5, "int64")
     monkeypatch.setattr(bag_launches, "current", lambda: memory.device)
-    indices, run = tables[0].indices, table_bags.run if engine == "native" else bag_launches.run_tables
+    indices, run = tables[0].indices, bags.run if engine == "native" else bag_launches.run_tables
     for beyond in (-1, 0):
         for each in tables:
             indices[each.bounds[0] : each.bounds[-1]] = each.rows - 1

@@ -21,7 +21,7 @@ import numpy as np
 
 import ptokit as pto
 from ptokit.engine.native.program import executable
-from ptokit.engine.native.whole import moves, regular, runs
+from ptokit.engine.native.whole import moves, runs
 from tests.engine.native.forced import STRATEGIES, is_open
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -262,7 +262,7 @@ def fuzz(seed: int, launches: int, shapes: int) -> int:
     """Random launches: kernels of `shapes` shapes, and whole-array calls of any shape; the number that succeeded."""
     dice = np.random.default_rng(seed)
     known = [random_shape(dice, whole=False) for _ in range(shapes)]
-    done, regular.FEWEST, regular.LEAST_RUN = 0, 3 * runs.SAMPLED, 4
+    done, runs.FEWEST, runs.LEAST_RUN = 0, 3 * runs.SAMPLED, 4
     for _ in range(launches // 2):
         executable.SMALL = int(dice.choice((0, 1 << 20)))
         done += agree(

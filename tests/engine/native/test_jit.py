@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections import OrderedDict
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +33,7 @@ I64, F64, PTR = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Empty caches in memory and on disk."""
     monkeypatch.setenv("PTOKIT_CACHE", str(tmp_path))
-    monkeypatch.setattr(jit._libraries, "_kept", OrderedDict())
+    monkeypatch.setattr(jit._libraries, "_kept", {})
 
 
 def forget() -> None:

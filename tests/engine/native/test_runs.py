@@ -15,7 +15,7 @@ from ptokit.engine import whole as reference
 from ptokit.engine.faults import IndexFault
 from ptokit.engine.native import host
 from ptokit.engine.native.whole import moves as native
-from ptokit.engine.native.whole import regular, runs, strategies
+from ptokit.engine.native.whole import runs, strategies
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine, Remap, Side
 from tests.engine.native.test_whole_native import PROCESSOR, Array, Case, misaligned, values
@@ -28,21 +28,21 @@ FAR = replace(host.HOST, near=1, wake=-1)
 
 
 @pytest.fixture(autouse=True)
-def moved(monkeypatch: pytest.MonkeyPatch) -> list[list[regular.LaneRun]]:
+def moved(monkeypatch: pytest.MonkeyPatch) -> list[list[runs.LaneRun]]:
     """Short arrays are moved in runs, in small parts; gives the runs that were."""
     monkeypatch.setattr(host, "HOST", FAR)
     monkeypatch.setattr(native, "MOST_LANES", 0)
     for name, value in (("FEWEST", 3 * runs.SAMPLED), ("MOST_BREAKS", runs.SAMPLED), ("LEAST_RUN", 4)):
-        monkeypatch.setattr(regular, name, value)
+        monkeypatch.setattr(runs, name, value)
     for name, value in (("TILE", 7), ("MOVED", 100), ("LEAST_MOVED", 100), ("MOST_EMPTY", 1000)):
-        monkeypatch.setattr(regular, name, value)
-    found, move = list[list[regular.LaneRun]](), regular._move
+        monkeypatch.setattr(runs, name, value)
+    found, move = list[list[runs.LaneRun]](), runs._move
 
-    def spy(block: Any, rows: Any, team: Any, given: list[regular.LaneRun], **more: Any) -> None:
+    def spy(block: Any, rows: Any, team: Any, given: list[runs.LaneRun], **more: Any) -> None:
         found.append(list(given))
         move(block, rows, team, given, **more)
 
-    monkeypatch.setattr(regular, "_move", spy)
+    monkeypatch.setattr(runs, "_move", spy)
     return found
 
 
@@ -97,7 +97,7 @@ EVERY = [
 
 
 @pytest.mark.parametrize(("pattern", "kind"), EVERY)
-def test_progressions(pattern: str, kind: str, moved: list[list[regular.LaneRun]]) -> None:
+def test_progressions(pattern: str, kind: str, moved: list[list[runs.LaneRun]]) -> None:
     indices, f8 = {**DISTINCT, **BROKEN, **REPEATED}[pattern]().astype(kind), dtype("float64")
     table, other = values(f8, (ROWS, 1)), values(f8, (COUNT, 1), 1)
     Case(f8, table, other, indices, side=Side.SRC).check((1, 2, 5))
@@ -166,23 +166,23 @@ def test_values_that_come_around_are_not_inside(kind: str, step: int, rows: int)
 def test_an_index_that_changes_after_the_check_has_no_effect(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     f4, indices = dtype("float32"), strided(7)
     case = Case(f4, values(f4, (ROWS, 1)), values(f4, (COUNT, 1), 1), indices, side=side)
-    wanted, move = case.run(reference).tobytes(), regular._move
+    wanted, move = case.run(reference).tobytes(), runs._move
 
     def change(*given: Any, **more: Any) -> None:
         indices[:] = 1 << 62
         move(*given, **more)
 
-    monkeypatch.setattr(regular, "_move", change)
+    monkeypatch.setattr(runs, "_move", change)
     assert case.run(native, 2).tobytes() == wanted
 
 
 def test_what_is_no_progression_is_left_to_other_strategies(
-    monkeypatch: pytest.MonkeyPatch, moved: list[list[regular.LaneRun]]
+    monkeypatch: pytest.MonkeyPatch, moved: list[list[runs.LaneRun]]
 ) -> None:
     """By the sample, and where there are too many runs."""
     f4, rng = dtype("float32"), np.random.default_rng(1)
-    monkeypatch.setattr(regular, "MOST_BREAKS", 2)
-    monkeypatch.setattr(regular, "LEAST_RUN", 100)
+    monkeypatch.setattr(runs, "MOST_BREAKS", 2)
+    monkeypatch.setattr(runs, "LEAST_RUN", 100)
     half = np.arange(COUNT) * 2
     half[COUNT // 2 :] = rng.integers(0, ROWS, COUNT - COUNT // 2)
     for indices in (rng.integers(0, ROWS, COUNT), half, np.repeat(rng.integers(0, ROWS, 30), 35)[:COUNT]):

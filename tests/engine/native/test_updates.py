@@ -11,9 +11,8 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from ptokit.engine.bag_arguments import RowUpdate
-from ptokit.engine.native.whole import update_calls
-from ptokit.engine.native.whole.update_calls import run
-from ptokit.engine.native.whole.updates import DIGIT
+from ptokit.engine.native.whole import updates
+from ptokit.engine.native.whole.updates import DIGIT, run
 from ptokit.engine.runnable import Unsupported
 from ptokit.isa.dtype import dtype
 from tests.property.strategies import FUZZ
@@ -77,9 +76,9 @@ KINDS = [(False, False), (True, False), (False, True)]
 def test_sums_are_stored_with_ascending_rows(
     seed: int, threads: int, weighted: bool, picked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(update_calls, "LEAST_SHARED", 1)
-    monkeypatch.setattr(update_calls, "LEAST_RANGE", 16)
-    monkeypatch.setattr(update_calls, "LEAST_SLICE", 8)
+    monkeypatch.setattr(updates, "LEAST_SHARED", 1)
+    monkeypatch.setattr(updates, "LEAST_RANGE", 16)
+    monkeypatch.setattr(updates, "LEAST_SLICE", 8)
     jobs = [
         Job(10 * seed + k, width, weighted, picked, lanes)
         for k, (width, lanes) in enumerate([(1, 0), (2, 1), (5, 90), (8, 200)])
@@ -137,7 +136,7 @@ def test_ranges_are_chosen_by_the_lanes_of_the_job(seed: int) -> None:
     """Those before its first lane are of others."""
     job = Job(seed, 4, False, False, 30)
     assert job.first > 0
-    assert update_calls._lanes(job.update("store")).tolist() == [
+    assert updates._lanes(job.update("store")).tolist() == [
         int(index) % (1 << 8 * job.indices.itemsize) for index in job.indices[job.first :]
     ]
 
@@ -145,4 +144,4 @@ def test_ranges_are_chosen_by_the_lanes_of_the_job(seed: int) -> None:
 def test_rows_that_are_too_long_are_refused() -> None:
     job = Job(1, 4, False, False, 10)
     with pytest.raises(Unsupported):
-        run([job.update("sgd")._replace(width=update_calls.MOST_WIDTH + 1)], 1)
+        run([job.update("sgd")._replace(width=updates.MOST_WIDTH + 1)], 1)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ import llvmlite
 from llvmlite import binding
 
 from ptokit import _version
+from ptokit.engine.kept import recall, remember
 from ptokit.engine.llvm import store
 
 MOST = 1024
@@ -28,7 +28,6 @@ LINES = 12
 """Lines of LLVM's message that an error shows."""
 T = TypeVar("T")
 
-_cache_lock = threading.Lock()
 BUILDING = threading.RLock()
 """Held while LLVM runs, which is serial anyway. Two threads that ask for one key build it once."""
 
@@ -81,7 +80,7 @@ class CodeCache(Generic[T]):
     ) -> None:
         """`machine` describes the processor, `translate` makes code of text."""
         self._translate, self._load = translate, load
-        self._kept: OrderedDict[str, T] = OrderedDict()
+        self._kept: dict[str, T] = {}
         with BUILDING:
             versions = _version.__version__, llvmlite.__version__, cast("tuple[int, ...]", binding.llvm_version_info)
             self._maker = sha256(repr((versions, machine(), _sources())).encode())
@@ -89,11 +88,12 @@ class CodeCache(Generic[T]):
     def get(self, key: str, build: Callable[[], IrSource]) -> T:
         """The code for a key, which describes all inputs of the code; `build` is called only if it is not cached."""
         digest = self.digest(key)
-        found = self._cached(digest)
-        if found is None:
-            with BUILDING:
-                found = self._cached(digest) or self._cache(digest, self._stored(digest) or self._built(digest, build))
-        return found
+        found: T | None = recall(self._kept, digest)
+        if found is not None:
+            return found
+        with BUILDING:
+            found = recall(self._kept, digest) or self._stored(digest) or self._built(digest, build)
+            return remember(self._kept, digest, found, MOST)
 
     def digest(self, key: str) -> str:
         """The name of a key on disk."""
@@ -104,22 +104,6 @@ class CodeCache(Generic[T]):
     def clear(self) -> None:
         """Drop what is in memory."""
         self._kept.clear()
-
-    def _cached(self, digest: str) -> T | None:
-        with _cache_lock:
-            found = self._kept.get(digest)
-            if found is not None:
-                self._kept.move_to_end(digest)
-            return found
-
-    def _cache(self, digest: str, made: T) -> T:
-        forgotten = None
-        with _cache_lock:
-            self._kept[digest] = made
-            if len(self._kept) > MOST:
-                forgotten = self._kept.popitem(last=False)
-        del forgotten  # only now: taking code out of memory may have to wait for LLVM
-        return made
 
     def _stored(self, digest: str) -> T | None:
         entry = store.load(digest)
@@ -145,15 +129,5 @@ def _sources() -> list[tuple[str, int, int]]:
 # --- processes -------------------------------------------------------------------------------------------------
 
 
-def _hold() -> None:
-    BUILDING.acquire()
-    _cache_lock.acquire()
-
-
-def _let_go() -> None:
-    _cache_lock.release()
-    BUILDING.release()
-
-
 if hasattr(os, "register_at_fork"):  # a child that forks while LLVM holds its locks would wait for ever
-    os.register_at_fork(before=_hold, after_in_parent=_let_go, after_in_child=_let_go)
+    os.register_at_fork(before=BUILDING.acquire, after_in_parent=BUILDING.release, after_in_child=BUILDING.release)

@@ -177,7 +177,7 @@ class KernelBody:
 
     def loop_statement(self, loop: ir.Loop) -> None:
         self._define(loop.start, loop.stop)
-        self.expressions.loop(loop.var, loop.start, loop.stop, loop.step)
+        self.expressions.limits.loop(loop.var, loop.start, loop.stop, loop.step)
         var, start, stop = map(self.text, (loop.var, loop.start, loop.stop))
         end = ""
         if isinstance(loop.stop, Op) and self.expressions.name(loop.stop) is None:

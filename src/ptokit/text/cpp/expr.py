@@ -9,7 +9,8 @@ from math import inf
 from pathlib import PurePath
 
 from ptokit.finding import Finding, VerifyError, Where
-from ptokit.program.expr import ANYTHING, BLOCK_IDX, BLOCK_NUM, SUBBLOCK_IDX, Bounds, Expr, Op, Var, interval
+from ptokit.program.expr import ANYTHING, Expr, Op, Var, interval
+from ptokit.text.numbers import Limits
 
 KEYWORDS = """
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl
@@ -128,7 +129,7 @@ class Expressions:
         self.names = dict(names)
         self._given: dict[Expr, str] = {}
         """The C++ names of expressions that have one; the author may call several by the same name."""
-        self.bounds: dict[Var, Bounds] = {BLOCK_IDX: (0, inf), BLOCK_NUM: (1, inf), SUBBLOCK_IDX: (0, 1)}
+        self.limits = Limits()
         self.natural: set[Expr] = set()
         """Expressions that are known not to be negative."""
         self.helpers: set[str] = set()
@@ -175,7 +176,7 @@ class Expressions:
         return expr.name in SYMBOLS and self._least(expr.args[0]) >= 0 and self._least(expr.args[1]) > 0
 
     def _least(self, expr: Expr) -> float:
-        return 0 if expr in self.natural else interval(expr, self.bounds)[0]
+        return 0 if expr in self.natural else interval(expr, self.limits.bounds)[0]
 
     def condition(self, expr: Expr) -> str:
         if isinstance(expr, Op) and expr not in self.names:
@@ -190,14 +191,9 @@ class Expressions:
         left, right = map(self.text, expr.args)
         return f"{left} {COMPARISONS[expr.name]} {right}"
 
-    def loop(self, var: Var, start: Expr, stop: Expr, step: int) -> None:
-        """Record the bounds of a loop's variable."""
-        first, last = interval(start, self.bounds), interval(stop, self.bounds)
-        self.bounds[var] = (first[0], last[1] - 1) if step > 0 else (last[0] + 1, first[1])
-
     def read(self, var: Var, is_unsigned: bool) -> None:
         """Record the bounds of a number from memory."""
-        self.bounds[var] = (0, inf) if is_unsigned else ANYTHING
+        self.limits.bounds[var] = (0, inf) if is_unsigned else ANYTHING
 
 
 def _is_truth(expr: Expr) -> bool:

@@ -152,7 +152,8 @@ class _File:
             yield f"{memory}uint64_t* {self._base}"
         for argument in self.program.arguments:
             if not isinstance(argument, Argument):
-                yield f"{_number_type(argument)} {self._name(argument)}"
+                number = "int64_t" if isinstance(argument, Integer) else argument.dtype.cpp
+                yield f"{number} {self._name(argument)}"
             elif pointer_of(self.program, argument) is argument:
                 yield f"{memory}{argument.dtype.cpp}* {self._name(argument)}"
         yield from (f"int64_t {self.identifiers.of(var)}" for var in self.body.open_variables())
@@ -211,7 +212,3 @@ class _File:
             yield f"{INDENT}constexpr uint32_t kDynUbBytes = {dynamic};"
         yield f"{INDENT}{self.kernel}<<<blocks, {'kDynUbBytes' if dynamic else 'nullptr'}, stream>>>({arguments});"
         yield "}"
-
-
-def _number_type(argument: Integer | Float) -> str:
-    return "int64_t" if isinstance(argument, Integer) else argument.dtype.cpp

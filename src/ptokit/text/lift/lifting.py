@@ -284,29 +284,31 @@ class _Lift(Writing):
         self.add(op, parts, attributes={**attributes, **dict(instr.attributes)})
 
     def _add_instruction(self, instr: ir.Instr, ins: tuple[Value, ...], attributes: dict[str, Any]) -> None:
-        destination, op = instr.operands[0], instr.definition.op
-        known = not isinstance(destination, ir.TileUse) or destination.tile in self.scopes[-1].tiles
+        names, op = [param.name for param in instr.definition.operands], instr.definition.op
+        destinations = [instr.operands[names.index(name)] for name in instr.definition.results]
+        tiles = [each for each in destinations if isinstance(each, ir.TileUse)]
+        known = all(use.tile in self.scopes[-1].tiles for use in tiles)
         if self.has_destinations and (known or not self.has_results):
-            self.add(op, {"ins": ins, "outs": (self.operand(destination),)}, attributes=attributes)
-        elif isinstance(destination, ir.TileUse):
-            result, more = self._result(destination)
-            self.add(op, {"ins": ins}, result, attributes={**attributes, **more})
-            if destination.window is None:
-                self.scopes[-1].tiles[destination.tile] = result
+            self.add(op, {"ins": ins, "outs": tuple(map(self.operand, destinations))}, attributes=attributes)
+        elif tiles:
+            results, own = zip(*map(self._result, tiles), strict=True)
+            more = {"tile": ", ".join(own)} if any(own) else {}
+            self.add(op, {"ins": ins}, *results, attributes={**attributes, **more})
+            self.scopes[-1].tiles |= {use.tile: r for use, r in zip(tiles, results, strict=True) if use.window is None}
         else:
-            self.add(op, {"ins": (*ins, self.operand(destination))}, attributes=attributes)
+            self.add(op, {"ins": (*ins, *map(self.operand, destinations))}, attributes=attributes)
 
-    def _result(self, use: ir.TileUse) -> tuple[Value, dict[str, Any]]:
-        """The result of an instruction: a new tile, or a known one, which an attribute names."""
+    def _result(self, use: ir.TileUse) -> tuple[Value, str]:
+        """The result of an instruction: a new tile, or a known one with its name."""
         spec, tiles = self.program.tiles[use.tile].spec, self.scopes[-1].tiles
         if use.window is not None:
             part = self._part(use, use.window)
-            return Value(self.name(use.tile), part.type), {"tile": part.name}
+            return Value(self.name(use.tile), part.type), part.name
         if use.tile in tiles:
             self.operand(use)
-            return Value(self.name(use.tile), spec), {"tile": self.own(use.tile)}
+            return Value(self.name(use.tile), spec), self.own(use.tile)
         self.scopes[-1].valid[use.tile] = use.valid
-        return Value(self.own(use.tile), spec), {}
+        return Value(self.own(use.tile), spec), ""
 
     def operand(self, operand: ir.Operand) -> Value:
         if isinstance(operand, ir.TileUse):

@@ -45,7 +45,7 @@ def named_sources(operation: Operation, instruction: Instruction, order: PtoEnum
     values, names = list(operation.ins), instruction.sources(order)
     if workspace_of(operation, instruction) is not None and instruction.workspace:
         del values[instruction.workspace.position]
-    least = sum(not param.optional for param in instruction.operands[1:])
+    least = sum(not param.optional for param in instruction.operands) - len(instruction.results)
     if not least <= len(values) <= len(names):
         most = f" to {len(names)}" if len(names) > least else ""
         plural = "" if len(names) == 1 else "s"
@@ -56,7 +56,7 @@ def named_sources(operation: Operation, instruction: Instruction, order: PtoEnum
 
 def workspace_of(operation: Operation, instruction: Instruction) -> Value | None:
     """The operand that is the workspace, if there is one."""
-    is_given = instruction.workspace and len(operation.ins) == len(instruction.operands)
+    is_given = instruction.workspace and len(operation.ins) == 1 + len(instruction.sources())
     return operation.ins[instruction.workspace.position] if instruction.workspace and is_given else None
 
 
@@ -147,7 +147,7 @@ def read_instruction(low: Lowering, operation: Operation) -> None:
     order = order_of(operation, instruction)
     modifiers = modifiers_of(operation, instruction, order)
     named = named_sources(operation, instruction, order)
-    named = {instruction.operands[0].name: _destination(low, operation, named), **named}
+    named = {**_destinations(low, operation, instruction, named), **named}
     params = [param for param in instruction.operands if param.name in named]
     operands = tuple(_operand(low, instruction, param, named) for param in params)
     event, waits = operation.attributes.get("event"), items_of(operation.attributes.get("waits", ()))
@@ -183,22 +183,26 @@ def _workspace(low: Lowering, operation: Operation, instruction: Instruction) ->
     return tile_use(low.tile_name(value), low.scopes[-1].valid, operation.name)
 
 
-def _destination(low: Lowering, operation: Operation, named: dict[str, Value]) -> Value:
-    outs = operation.outs
-    if len(outs) > 1 or len(operation.results) > 1:
-        raise OtherForm(f"{operation.name} with more than one destination has no lowering")
-    for result in operation.results:
-        low.values[result] = low.meaning(outs[0]) if outs else _result(low, result, operation, named)
+def _destinations(
+    low: Lowering, operation: Operation, instruction: Instruction, named: dict[str, Value]
+) -> dict[str, Value]:
+    outs, names = operation.outs, instruction.results
+    if len(outs) > len(names) or len(operation.results) > len(names):
+        raise OtherForm(f"{operation.name} with {len(outs or operation.results)} destinations has no lowering")
+    for place, result in enumerate(operation.results):
+        low.values[result] = low.meaning(outs[place]) if outs else _result(low, result, place, operation, named)
     written = outs or operation.results
-    if not written:
-        raise Refusal(f"{operation.name} has no destination")
-    return written[0]
+    if len(written) < len(names):
+        raise Refusal(
+            f"{operation.name} has no destination" if not written else f"{operation.name} has one destination"
+        )
+    return dict(zip(names, written, strict=True))
 
 
-def _result(low: Lowering, result: Value, operation: Operation, named: dict[str, Value]) -> TileName:
-    """The tile of a result: the tile that its attribute names, or a new tile."""
-    if "tile" in operation.attributes:
-        name = low.tile_names[-1].get(str(operation.attributes["tile"]), "")
+def _result(low: Lowering, result: Value, place: int, operation: Operation, named: dict[str, Value]) -> TileName:
+    """The tile of a result: the tile that the attribute names at its place, or a new tile."""
+    if given := dict(enumerate(str(operation.attributes.get("tile", "")).split(", "))).get(place):
+        name = low.tile_names[-1].get(given, "")
         if name not in low.scopes[-1].valid:
             raise Refusal(f"{operation.name}: `tile = {operation.attributes['tile']}` names no tile that is known here")
         if isinstance(result.type, TileSpec) and not _is_like(low.tiles[name], result.type):

@@ -6,18 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from ptokit.isa import opaque
 from ptokit.isa.dtype import dtype
-from ptokit.isa.opaque import (
-    ALIASES,
-    OpaqueForm,
-    OpaqueKind,
-    OpaqueRow,
-    form_for,
-    form_in_text,
-    is_form,
-    row_of_op,
-    spelt_form,
-)
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.isa.unknown import is_unknown
@@ -39,9 +29,9 @@ SKIPPED = ("operandSegmentSizes", "tile", "event", "waits", FORM)
 
 def read_opaque(low: Lowering, operation: Operation) -> None:
     """Read an operation without a lowering of its own."""
-    if operation.name in ALIASES and _alias(low, operation):
+    if operation.name in opaque.ALIASES and _alias(low, operation):
         return
-    row = row_of_op(operation.name)
+    row = opaque.row_of_op(operation.name)
     pairs = [(part, v) for part, values in operation.parts.items() for v in values if _is_kept(low, v)]
     outs = [v for part, v in pairs if part == "outs" and _kind(low.meaning(v)) != "number"]
     ins = [v for part, v in pairs if part != "outs" or _kind(low.meaning(v)) == "number"]
@@ -75,19 +65,19 @@ def _emit(
 
 
 def _ordered(
-    low: Lowering, operation: Operation, row: OpaqueRow | None, outs: Sequence[Value], ins: Sequence[Value]
+    low: Lowering, operation: Operation, row: opaque.OpaqueRow | None, outs: Sequence[Value], ins: Sequence[Value]
 ) -> tuple[str, Sequence[Value]]:
     """The form of an operation, and its operands in the order of C++."""
-    kinds: list[OpaqueKind] = [_kind(low.meaning(value)) for value in ins]
+    kinds: list[opaque.OpaqueKind] = [_kind(low.meaning(value)) for value in ins]
     stated = operation.attributes.get(FORM)
-    if is_form(stated):
-        found: OpaqueForm = spelt_form(cast("str", stated))
+    if opaque.is_form(stated):
+        found: opaque.OpaqueForm = opaque.spelt_form(cast("str", stated))
         if (len(found.outs), len(found.ins)) != (len(outs), len(ins)):
             raise Refusal(f"{operation.name}: `{FORM} = {stated}` has another number of operands", FORM)
     elif outs:
-        found = form_in_text(row, [_kind(low.meaning(value)) for value in outs], kinds)
+        found = opaque.form_in_text(row, [_kind(low.meaning(value)) for value in outs], kinds)
     else:
-        return form_for(row.name if row else "", kinds), ins
+        return opaque.form_for(row.name if row else "", kinds), ins
     places = dict(zip((*found.outs, *found.ins), (*outs, *ins), strict=True))
     return found.key, [places[k] for k in range(len(places))]
 
@@ -99,7 +89,7 @@ def _is_kept(low: Lowering, value: Value) -> bool:
     )
 
 
-def _kind(meaning: Meaning) -> OpaqueKind:
+def _kind(meaning: Meaning) -> opaque.OpaqueKind:
     return "tile" if isinstance(meaning, TileName) else "memory" if isinstance(meaning, ir.View) else "number"
 
 

@@ -6,7 +6,6 @@ each is printed in the family of its own.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from functools import lru_cache
@@ -14,9 +13,9 @@ from functools import lru_cache
 from ptokit.isa.policy import BLayout, GlobalLayout, Pad, PtoEnum, SLayout
 from ptokit.text.cursor import Cursor, bare_or_quoted, braced, escaped
 from ptokit.text.errors import choices
-from ptokit.text.mlir.floats import dense_text, number_attribute, truth
+from ptokit.text.mlir.floats import number_attribute, truth
 from ptokit.text.mlir.ir import Attributes, MlirAttribute, Type
-from ptokit.text.mlir.types import SPACES, Ranked, Signature
+from ptokit.text.mlir.types import SPACES, Signature
 from ptokit.text.spelling import EVENTS, PIPES, keywords
 
 
@@ -63,8 +62,6 @@ CONFIG = {
     "compact": "compact_mode",
 }
 """Keys of `#pto.tile_buf_config<...>` in the order of printing, and the kinds of their values."""
-MAX_DENSE = 1 << 20
-"""Most elements of a dense value."""
 MAX_AFFINE = 1 << 14
 """Most characters of an affine map."""
 
@@ -134,10 +131,10 @@ def _number(c: Cursor) -> MlirAttribute:
     return or_error(c, lambda: number_attribute(text, type_), kind_at if "." in text else at)
 
 
-def _literal(c: Cursor, others: tuple[str, ...] = ()) -> str:
-    """A number as written, or one of other words."""
+def _literal(c: Cursor) -> str:
+    """A number as written."""
     sign = "-" if c.accept("-") else ""
-    if c.kind != "number" and c.word not in others:
+    if c.kind != "number":
         c.expected("a number")
     return sign + c.advance()
 
@@ -248,7 +245,7 @@ def one_line(text: str) -> str:
 
 
 def _verbatim(c: Cursor) -> MlirAttribute:
-    """`affine_map<...>`, `sparse<...> : T` and the like: kept as it is written."""
+    """`affine_map<...>`, `dense<...> : T` and the like: kept as it is written."""
     at, name = c.start, c.advance()
     body = one_line(c.body())
     if name in TYPED:
@@ -280,52 +277,8 @@ def _element(c: Cursor, type_: Type) -> MlirAttribute:
     return or_error(c, lambda: number_attribute(text, type_), at)
 
 
-def _dense(c: Cursor) -> MlirAttribute:
-    """`dense<[1, 2]> : tensor<2xi32>`, in one spelling. Elements keep all their bits."""
-    c.advance()
-    at = c.start
-    c.expect("<")
-    literals: list[str] = []
-    shape = [] if c.word == ">" else _literals(c, literals)
-    start, end = at + 1, c.start
-    c.expect(">")
-    c.expect(":")
-    kind_at, type_ = c.start, c.type()
-    data = type_.data
-    if not isinstance(data, Ranked) or None in data.dims:
-        c.fail("a dense value has a type with static extents", kind_at)
-    dims = tuple(dim for dim in data.dims if dim is not None)
-    if math.prod(dims) > MAX_DENSE:
-        c.fail(f"a dense value of more than {MAX_DENSE} elements", kind_at)
-    is_splat = not shape and len(literals) == 1
-    if not is_splat and tuple(shape or [0]) != dims and not (not literals and math.prod(dims) == 0):
-        c.fail(f"a dense value of shape {shape} is not of type {type_.text}", at)
-    verbatim = one_line(c.text[start:end])
-
-    def make() -> MlirAttribute:
-        text = dense_text(literals, dims, data.element) if literals else ""
-        return MlirAttribute(f"dense<{verbatim if text is None else text}> : {type_.text}", type=type_)
-
-    return or_error(c, make, at)
-
-
-def _literals(c: Cursor, literals: list[str]) -> list[int]:
-    """Elements of a dense value, as they are written. Gives their shape: nothing for one element."""
-    if c.word == "[":
-        at = c.start
-        shapes = c.listed("[", lambda: _literals(c, literals))
-        if any(shape != shapes[0] for shape in shapes):
-            c.fail("the rows of a dense value are not of one length", at)
-        return [len(shapes), *(shapes[0] if shapes else [])]
-    if c.word == "(":
-        at = c.start
-        c.listed("(", lambda: _literals(c, []))
-        literals.append(c.text[at : c.behind])
-        return []
-    literals.append(c.advance() if c.kind == "string" else _literal(c, ("true", "false")))
-    return []
-
-
+TYPED = ("dense", "sparse", "dense_resource")
+"""Words of attributes that have a type behind them."""
 READERS: dict[str, Callable[[Cursor], MlirAttribute]] = {
     "hash": _hash,
     "string": lambda c: string_attribute(c.string()),
@@ -338,13 +291,11 @@ WORDED: dict[str, Callable[[Cursor], MlirAttribute]] = {
     "{": _dictionary,
     **dict.fromkeys(("true", "false"), lambda c: truth(c.advance() == "true")),
     "unit": lambda c: MlirAttribute(c.advance(), True),
-    "dense": _dense,
     "array": _array,
     "loc": lambda c: MlirAttribute(optional_location(c) or "loc(unknown)"),
-    **dict.fromkeys(("affine_map", "affine_set", "strided", "opaque", "sparse", "dense_resource"), _verbatim),
+    **dict.fromkeys(("affine_map", "affine_set", "strided", "opaque", *TYPED), _verbatim),
 }
 """What reads an attribute that starts with a mark or a word."""
-TYPED = ("sparse", "dense_resource")
 ALONE = ("true", "false", "unit")
 
 

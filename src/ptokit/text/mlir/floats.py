@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
@@ -13,8 +12,8 @@ from ptokit.program.ir import Constant
 from ptokit.text.mlir.ir import MlirAttribute, Type
 from ptokit.text.mlir.types import F64, FLOATS, I64
 
-MAX_DENSE_WIDTH = 128
-"""The widest integers of a dense value whose elements are read; wider ones are kept as they are written."""
+MOST_BITS = 128
+"""The widest integers whose range a message shows."""
 WIDE = {"tf32": 19, "f80": 80, "f128": 128}
 """Types without a NumPy type: how many bits they have. Their numbers are kept as they are written."""
 FORMATS: dict[str, np.dtype[Any]] = {
@@ -66,7 +65,7 @@ def in_range(number: int, type_: Type) -> int:
     low = 0 if sign == "u" else -(1 << width - 1)
     high = 1 << (width - 1 if sign == "s" else width)
     if not low <= number < high:
-        values = f"lie in [{low}, {high})" if width <= MAX_DENSE_WIDTH else f"have {width} bits"
+        values = f"lie in [{low}, {high})" if width <= MOST_BITS else f"have {width} bits"
         raise ValueError(f"{number} is out of range for type {type_.text}, whose values {values}")
     return number - (1 << width) if sign == "i" and number >= 1 << width - 1 else number
 
@@ -130,76 +129,3 @@ def float_text(bits: int, type_: Type) -> str:
     digits = {"f32": 9, "f64": 17}.get(type_.text)
     text = f"{number:.{digits}g}" if digits else repr(number)
     return text if "." in text else f"0x{bits:X}"
-
-
-def dense_text(literals: Sequence[str], shape: tuple[int, ...], type_: Type) -> str | None:
-    """The elements of a dense value of numbers, in one spelling; None if its element type is unknown.
-
-    A value that is the same everywhere has one literal. What is no number is written as bytes, unless it is the
-    default one among numbers.
-    """
-    size = _element_bytes(type_)
-    if size is None:
-        return None
-    if len(literals) == 1 and literals[0].startswith('"'):
-        bits = _unpacked(literals[0], size, shape)
-    else:
-        bits = [_element_bits(text, type_, size) for text in literals]
-    if len(bits) > 1 and len(set(bits)) == 1:
-        bits = bits[:1]
-    if type_.text in FORMATS and _needs_bytes(bits, type_):
-        return f'"0x{b"".join(number.to_bytes(size, "little") for number in bits).hex().upper()}"'
-    texts = [_element_text(number, type_, size) for number in bits]
-    return texts[0] if len(texts) == 1 and shape else _nested(texts, shape)
-
-
-def _element_bytes(type_: Type) -> int | None:
-    if type_.text in FORMATS:
-        return FORMATS[type_.text].itemsize
-    digits = "64" if type_.text == "index" else type_.text.lstrip("sui")
-    is_read = digits.isdigit() and type_.text[0] in "siu" and int(digits) <= MAX_DENSE_WIDTH
-    return -(-int(digits) // 8) if is_read else None
-
-
-def _element_bits(text: str, type_: Type, size: int) -> int:
-    if type_.text in FORMATS:
-        return bits_of(text, type_) if is_hexadecimal(text) else rounded(text, type_)
-    if text in ("true", "false"):
-        return int(text == "true")
-    number = number_attribute(text, type_).value
-    return int(number) & ((1 << 8 * size) - 1)
-
-
-def _element_text(bits: int, type_: Type, size: int) -> str:
-    if type_.text in FORMATS:
-        return float_text(bits, type_)
-    if type_.text == "i1":
-        return str(bool(bits)).lower()
-    is_negative = type_.text[0] != "u" and bits >> (8 * size - 1)
-    return str(bits - (1 << 8 * size) if is_negative else bits)
-
-
-def _unpacked(quoted: str, size: int, shape: tuple[int, ...]) -> list[int]:
-    """Elements that are written as bytes: all of them, or one for all."""
-    try:
-        data = bytes.fromhex(quoted.strip('"').removeprefix("0x"))
-    except ValueError:
-        raise ValueError("expected the bytes of a dense value as hexadecimal digits") from None
-    if len(data) not in (size, size * int(np.prod(shape, dtype=object))):
-        raise ValueError(f"a dense value has {size} bytes for each element; found {len(data)} bytes")
-    return [int.from_bytes(data[start : start + size], "little") for start in range(0, len(data), size)]
-
-
-def _needs_bytes(bits: Sequence[int], type_: Type) -> bool:
-    """Whether elements are no numbers, other than the default one among numbers."""
-    nans = {number for number in bits if np.isnan(_number(number, type_))}
-    if not nans:
-        return False
-    default = _bits(np.array(np.nan).astype(FORMATS[type_.text]))
-    return nans != {default} or len(bits) == 1
-
-
-def _nested(texts: list[str], shape: tuple[int, ...]) -> str:
-    for extent in reversed(shape):
-        texts = [f"[{', '.join(texts[start : start + extent])}]" for start in range(0, len(texts), max(1, extent))]
-    return texts[0] if texts else ""

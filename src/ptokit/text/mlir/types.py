@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
 from typing import Any
 
 from ptokit.finding import near
 from ptokit.isa.dtype import DType, dtype
-from ptokit.isa.operand import TileSpec
+from ptokit.isa.operand import CUBE_FORMS, LAYOUTS, TileSpec
+from ptokit.isa.policy import TileType
 from ptokit.target import left_layouts, memory_names
 from ptokit.text.cursor import Cursor
 from ptokit.text.mlir.ir import MlirAttribute, Type
@@ -53,6 +54,8 @@ class Ranked:
     element: Type
     rest: tuple[MlirAttribute, ...] = ()
     """What follows: a layout, a memory space."""
+    arch: str = field(default="", compare=False)
+    """The architecture of the text that states it."""
 
 
 @dataclass(frozen=True)
@@ -241,7 +244,7 @@ def _shaped(c: Cursor, name: str) -> Type:
     rest = c.separated(c.attribute) if c.accept(",") else []
     c.expect(">")
     text = "".join(f"{dim}x" for dim in dims) + ", ".join([element.text, *(attribute.text for attribute in rest)])
-    data = Ranked(name, _extents(dims), element, tuple(rest)) if dims != ["*"] else None
+    data = Ranked(name, _extents(dims), element, tuple(rest), c.arch) if dims != ["*"] else None
     return Type(f"{name}<{text}>", data)
 
 
@@ -577,14 +580,23 @@ def _ranked(type_: Type, data: Ranked) -> TreeType:
 
 
 def _memory_tile(data: Ranked) -> TileSpec:
-    """A packed block of on-chip memory: `memref<16x16xf32, #pto.address_space<vec>>`."""
+    """A packed block of on-chip memory: `memref<16x16xf32, #pto.address_space<vec>>`, of the layout of its place."""
     (space,) = data.rest
     word = space.text.removeprefix("#pto.address_space<").removesuffix(">")
     *outer, cols = (dim for dim in data.dims if dim is not None)
     if len(outer) + 1 != len(data.dims) or word not in spellings("loc"):
         raise ValueError("no program has such a tile")
-    rows = prod(outer)
-    return tile_spec(_element(data.element), rows, cols, (rows, cols), loc=spellings("loc")[word])
+    rows, loc = prod(outer), TileType.parse(spellings("loc")[word])
+    form, fractal = MEMORY_FORMS.get(loc, ("nd", 512))
+    blayout, slayout = LAYOUTS[form]
+    if loc is TileType.Left:
+        blayout = left_layouts().get(data.arch, blayout)
+    layout = {"loc": loc, "blayout": blayout, "slayout": slayout, "fractal": fractal}
+    return tile_spec(_element(data.element), rows, cols, (rows, cols), **layout)
+
+
+MEMORY_FORMS = {**CUBE_FORMS, TileType.Mat: ("nz", 512), TileType.Left: ("zz", 512)}
+"""The layouts of blocks of on-chip memory, whose types state none."""
 
 
 def _element(type_: Type) -> DType:

@@ -325,7 +325,8 @@ def _is_block(made: Operation, user: Operation, extents: KnownExtents) -> bool:
     takes_table = instruction is not None and instruction.takes_table
     if takes_table or not isinstance(view, Tensor) or not isinstance(result, Tensor):
         return False
-    tile, offsets, sizes = first_tile(*user.results, *user.outs, *user.ins), made.part("offsets"), made.part("sizes")
+    tile = first_tile(*user.results, *user.outs, *user.ins)
+    offsets, sizes = made.part("offsets"), made.part("sizes")
     if extents.block(view, tile) != tuple(map(extents.plain, sizes)) or len(offsets) != len(view.dims):
         return False
     return result == Tensor(extents.known(sizes), view.dtype) and all(offset.type == "index" for offset in offsets)

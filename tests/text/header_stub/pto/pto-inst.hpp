@@ -400,6 +400,10 @@ PTO_OTHERS(TFMOD)
         requires SameType<D, A, B>                \
     RecordEvent NAME(D&, A&, B&, W&);
 PTO_OTHERS(TPARTADD)
+PTO_OTHERS(TMULADDDST)
+PTO_OTHERS(TFUSEDMULADD)
+PTO_OTHERS(TFUSEDMULADDRELU)
+PTO_OTHERS(TSUBRELU)
 PTO_OTHERS(TPARTMUL)
 PTO_OTHERS(TPARTMAX)
 PTO_OTHERS(TPARTMIN)
@@ -513,6 +517,31 @@ PTO_ONE_SOURCE(TFILLPAD_INPLACE)
 PTO_ONE_SOURCE(TFILLPAD_EXPAND)
 template <IsVec D, IsVec S>
 RecordEvent TAXPY(D&, S&, typename S::DType);
+template <IsVec D, IsVec A, IsVec B>
+    requires SameType<A, B>
+RecordEvent TADDRELUCONV(D&, A&, B&);
+template <IsVec D, IsVec A, IsVec B>
+    requires SameType<A, B>
+RecordEvent TSUBRELUCONV(D&, A&, B&);
+template <IsVec D, IsVec A, IsVec B, IsVec W>
+    requires SameType<A, B>
+RecordEvent TADDDEQRELU(D&, A&, B&, float, W&);
+template <IsVec D, IsVec S>
+    requires SameType<D, S>
+RecordEvent TPAIRREDUCESUM(D&, S&);
+template <IsVec D, IsVec A, IsVec B, IsVec DI, IsVec AI, IsVec BI>
+    requires(SameType<D, A, B> && SameType<DI, AI, BI>)
+RecordEvent TPARTARGMAX(D&, A&, B&, DI&, AI&, BI&);
+template <IsVec D, IsVec A, IsVec B, IsVec DI, IsVec AI, IsVec BI>
+    requires(SameType<D, A, B> && SameType<DI, AI, BI>)
+RecordEvent TPARTARGMIN(D&, A&, B&, DI&, AI&, BI&);
+template <IsVec D, IsVec S, IsVec O>
+    requires std::same_as<typename O::DType, uint32_t>
+RecordEvent TGATHERB(D&, S&, O&);
+enum class HistByte { BYTE_0, BYTE_1, BYTE_2, BYTE_3 };
+template <HistByte byte, IsVec D, IsVec S, IsVec I>
+    requires(std::same_as<typename D::DType, uint32_t> && std::same_as<typename I::DType, uint8_t>)
+RecordEvent THISTOGRAM(D&, S&, I&);
 template <IsVec D, IsVec S, IsVec I>
     requires(SameType<D, S> && std::same_as<typename I::DType, uint32_t>)
 RecordEvent TSORT32(D&, S&, I&);

@@ -9,7 +9,7 @@
 | `grouping.py` | lanes by rows: memory, and kernels that bring them together |
 | `segments.py` | kernels that combine rows with their lanes: few of a row; many |
 | `bag_launches.py` | bags of gathered rows, reduced, of one table or many |
-| `bag_gradients.py`, `bag_source.py` | their gradients, passed to the rows: the call; what lanes read through bags |
+| `bag_source.py` | gradients of bags, passed to the rows: what lanes read through bags |
 | `update_calls.py` | gradients summed by row, stored or applied: the kernels, and their call |
 | `combining.py` | values combined one after the other, in registers; in any order, in memory |
 """

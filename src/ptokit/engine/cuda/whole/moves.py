@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ptokit.engine.bag_arguments import BagGradients
 from ptokit.engine.cuda.device import Device, DeviceBuffer, DeviceKernel, cuda, current
 from ptokit.engine.cuda.resident import resident
 from ptokit.engine.cuda.whole import direct, grouping, kinds, segments
@@ -174,6 +175,30 @@ def checking(device: Device, index_type: DType) -> Callable[[int, int, int, int]
         move.call(MoveSizes(count, 0, capacity, 1, 0, 1, 0, 1)).check_at(count, indices, flag)
 
     return check
+
+
+def run_gradients(given: BagGradients) -> None:
+    """Add gradients of bags to the rows of a table: an ordered scatter of rows that lanes read through their bags,
+    without a copy for each. Raises `Unsupported` for what has no code.
+
+    Nothing is checked, and nothing waited for: lanes of indices outside of the table add nothing.
+    """
+    every = given.winners // 4 * given.dtype.size | PIECE
+    """The largest size of a piece in bytes: a thread loads as many winners at a time as a piece has elements."""
+    facts = given.weights != 0, given.mean, given.winners != 0, given.padding >= 0, given.closed
+    move = _through_bags(current(), given.dtype, given.index_type, every & -every, *facts)
+    sizes = MoveSizes(given.lanes, given.width, given.capacity, given.width, 1, given.width, 1, 1)
+    bags = given.bounds, given.weights, given.winners, given.bags, given.padding
+    move(given.out, given.indices, given.grad, sizes, None, *bags, initial=ZEROS)
+
+
+@lru_cache(MOST_PREPARED)
+def _through_bags(device: Device, kind: DType, index_type: DType, most: int, *facts: bool) -> CudaMove:
+    """The scatter; its pieces have so many bytes at most, and `facts` are those of its source."""
+    if not kind.is_float or is_byte_float(kind) or not computes(kind):
+        raise Unsupported(f"gradients of bags of {kind}")
+    wide = element_type("float32") if kind.size < 4 else None
+    return CudaMove(device, MoveKind(False, kind, index_type, Remap.SKIP, Combine.ADD, wide), BagSource(*facts), most)
 
 
 class Forms(NamedTuple):

@@ -17,7 +17,7 @@ from ptokit.engine.llvm.emit import I64, Chip, IrValue, Variable
 from ptokit.engine.llvm.move import CodeWriter
 from ptokit.engine.llvm.numbers import BYTE_FORMATS
 from ptokit.isa.dtype import DType
-from ptokit.isa.move import Compute
+from ptokit.isa.move import Combine, Compute
 from ptokit.isa.policy import IotaOrder, Triangle
 
 PRODUCTS = {"int8": "int32", **dict.fromkeys(("float16", "bfloat16", "float32", *BYTE_FORMATS), "float32")}
@@ -272,7 +272,8 @@ OPERATIONS: Mapping[str, NativeOperation] = {
 def supports(work: Compute, types: Mapping[str, DType]) -> bool:
     """Whether there is machine code for an operation on these types."""
     given = [types[each.operand] for each in work.inputs]
-    return work.op in OPERATIONS and OPERATIONS[work.op].takes(work.op, types[work.dst.operand], given)
+    is_known = work.combine is Combine.STORE and work.op in OPERATIONS
+    return is_known and OPERATIONS[work.op].takes(work.op, types[work.dst.operand], given)
 
 
 def is_lanewise(work: Compute, chip: Chip, nth: int = 0) -> bool:

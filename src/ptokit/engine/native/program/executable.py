@@ -6,7 +6,6 @@ Threads run its blocks: the callback from native code, how blocks are divided, h
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from time import perf_counter
@@ -136,59 +135,22 @@ class ProgramCode:
         self._idle.append(thread)
 
     def run(self, team: Sequence[Thread], grid: int, stop: workers.Stop) -> None:
-        """Run the whole grid on several threads."""
-        parts = Parts(grid, len(team))
-        workers.run(lambda k: self.work(team[k], parts), len(team), stop)
+        """Run the whole grid on several threads, which take ascending runs of blocks."""
+        step = grid if len(team) == 1 else max(1, grid // (16 * len(team)))
+        starts, ends = iter(range(0, grid, step)), [grid]
+        workers.run(lambda k: self._work(team[k], starts, step, ends), len(team), stop)
 
-    def work(self, thread: Thread, parts: Parts) -> None:
-        """Run parts of the grid until none are left, or one fails."""
-        for part in parts:
-            reached = self.function(thread.address, part.start, part.stop)
+    def _work(self, thread: Thread, starts: Iterator[int], step: int, ends: list[int]) -> None:
+        """Run blocks until none are left, or one fails; then only those before it matter. Taking a start and adding an
+        end are single steps."""
+        for first in starts:
+            last = min(first + step, *ends)
+            reached = self.function(thread.address, first, last) if first < last else last
             if thread.failure is not None:
                 thread.failed_at = reached
-                parts.end_at(reached)
-            if reached < part.stop:
+                ends.append(reached)
+            if reached < last:
                 return
-
-
-class Parts(Iterator[range]):
-    """Divides a grid into ascending runs of blocks; after a failure, only blocks before it matter."""
-
-    def __init__(self, grid: int, threads: int) -> None:
-        self._stop, self._at = grid, 0
-        self._step = grid if threads == 1 else max(1, grid // (16 * threads))
-        self._lock = threading.Lock()
-
-    def __next__(self) -> range:
-        with self._lock:
-            first = self._at
-            if first >= self._stop:
-                raise StopIteration
-            self._at = min(self._stop, first + self._step)
-            return range(first, self._at)
-
-    def end_at(self, block: int) -> None:
-        """Hand out no block from this one on."""
-        with self._lock:
-            self._stop = min(self._stop, block)
-
-
-class FindingBuffer:
-    """Findings of several threads, reported at the end in the order of their blocks."""
-
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-        self._waiting: list[tuple[int, Sequence[Finding]]] = []
-
-    def of(self, thread: Thread) -> Listener:
-        """The listener of a thread."""
-        return lambda findings: self._waiting.append((thread.block, findings))
-
-    def flush(self, last: int) -> None:
-        """Report the findings of the blocks up to `last`."""
-        for block, findings in sorted(self._waiting, key=lambda each: each[0]):
-            if block <= last:
-                self._listener(findings)
 
 
 # --- programs --------------------------------------------------------------------------------------------------------
@@ -247,18 +209,23 @@ class NativeExecutable(ProgramCompiler):
         assert code is not None
         count = self._threads(threads, integers, grid)
         team = [code.acquire() for _ in range(count)]
-        buffer = FindingBuffer(listener) if count > 1 else None
+        waiting: list[tuple[int, Sequence[Finding]]] = []
+        """Findings of several threads, with their blocks, to be reported in the order of these."""
         stop = workers.Stop()
         arrays = [(slot, tensors[name].span.start, tensors[name].bits.size) for name, slot in self.slots.arrays.items()]
         numbers = self.numbers(integers, grid)
         try:
             for thread in team:
-                own = listener if buffer is None else buffer.of(thread)
-                thread.begin(arrays, numbers, lambda: tensors, own, stop)
+
+                def later(found: Sequence[Finding], thread: Thread = thread) -> None:
+                    waiting.append((thread.block, found))
+
+                thread.begin(arrays, numbers, lambda: tensors, listener if count == 1 else later, stop)
             code.run(team, grid, stop)
             failed = min((thread for thread in team if thread.failure), key=lambda each: each.failed_at, default=None)
-            if buffer is not None:
-                buffer.flush(grid if failed is None else failed.failed_at)
+            last = grid if failed is None else failed.failed_at
+            for _, findings in sorted((each for each in waiting if each[0] <= last), key=lambda each: each[0]):
+                listener(findings)
             if failed is not None and failed.failure is not None:
                 raise failed.failure
             return self.engine

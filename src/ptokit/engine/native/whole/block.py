@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from ctypes import addressof, c_int64
+from ctypes import CFUNCTYPE, addressof, c_int64, c_void_p
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrModule, IrValue
 from ptokit.engine.llvm.resolve import PADDING
+from ptokit.engine.native.jit import IrSource, library
 from ptokit.engine.native.workers import Stop
 from ptokit.engine.storage import address_of
 
@@ -53,6 +55,8 @@ MOST_IDLE, MOST_WORKERS = 4, 128
 """Blocks that are kept, and the workers that such a block has memory for."""
 
 Words = c_int64 * len(WORDS)
+Native = Any
+SIGNATURE = CFUNCTYPE(None, c_void_p, c_int64)
 
 
 class ArgumentBlock:
@@ -122,12 +126,20 @@ def put_back(block: ArgumentBlock) -> None:
         _idle.append(block)
 
 
-def function(name: str, write: Callable[..., None], *kinds: object) -> str:
-    """The text of a function that takes a block and the number of a worker; `write` writes its body."""
-    code = IrModule().function(name, "void", PARAMETERS, "nounwind")
-    write(code, *kinds)
-    code.ret()
-    return code.module.text
+@lru_cache(maxsize=4096)
+def native(write: Callable[..., None], *kinds: object) -> Native:
+    """The machine code of a function of a block and the number of a worker; `write` writes its body for some kinds."""
+
+    def source() -> IrSource:
+        code = IrModule().function(write.__name__, "void", PARAMETERS, "nounwind")
+        write(code, *kinds)
+        code.ret()
+        return IrSource(code.module.text)
+
+    made = library(f"whole / {write.__module__}.{write.__name__} / {kinds}", source)
+    code: Any = SIGNATURE(made.address(write.__name__))
+    code.address, code.library = made.address(write.__name__), made  # which lives as long as the function
+    return code
 
 
 def word(code: IrBuilder, name: str, kind: str = I64) -> IrValue:

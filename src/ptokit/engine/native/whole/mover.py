@@ -67,14 +67,6 @@ class Rows:
         return self.width * self.size
 
     @property
-    def key(self) -> str:
-        """All of it, as text."""
-        named = self.dtype.name if self.dtype else "bits"
-        numbers = self.size, self.lane, self.width, self.dense, self.far, self.gaps, self.same
-        flags = self.stream, self.together, self.packs
-        return f"{numbers} {flags} {self.table_step} {self.other_step} {self.combine.name} {named}"
-
-    @property
     def ahead(self) -> tuple[int, int]:
         """How many rows ahead to fetch, and how many lines of each."""
         return ahead(self.nbytes)

@@ -24,13 +24,14 @@ from ptokit.engine.kept import remember
 from ptokit.engine.llvm.compute.elements import is_float
 from ptokit.engine.llvm.emit import I32, size_of
 from ptokit.engine.llvm.numbers import computes
+from ptokit.engine.llvm.resolve import PADDING
 from ptokit.engine.native import host
-from ptokit.engine.native.whole import regular, strategies
-from ptokit.engine.native.whole.block import CALL_WORDS, LANES_AT_ONCE, PADDING, ArgumentBlock, put_back, take_block
+from ptokit.engine.native.whole import phases, runs, strategies
+from ptokit.engine.native.whole.block import CALL_WORDS, LANES_AT_ONCE, ArgumentBlock, native, put_back, take_block
 from ptokit.engine.native.whole.mover import COMMON, Rows
 from ptokit.engine.native.whole.phases import Indices
 from ptokit.engine.native.whole.short import MOST_LANES, ShortCall
-from ptokit.engine.native.whole.strategies import LONG, Native, Spread, Team, native, pool
+from ptokit.engine.native.whole.strategies import LONG, Native, Spread, Team, pool
 from ptokit.engine.native.workers import Stop, thread_count
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Array, Storage, address_of
@@ -227,7 +228,7 @@ class _Code:
         is_narrow = self.rows.lane == I32 and indices.lane != I32
         block.set(piece=READ_AT_ONCE)
         is_short = block.get("count") <= READ_AT_ONCE
-        team.do(native("resolve", indices, is_narrow, keep), block, is_short=is_short)
+        team.do(native(phases.resolve, indices, is_narrow, keep), block, is_short=is_short)
 
 
 class _GatherCode(_Code):
@@ -248,16 +249,16 @@ class _GatherCode(_Code):
             self.most_lanes = MOST_SHORT  # they need no memory
         near = replace(self.straight, far=rows.far and strategies.fetches(rows, "gather"))
         if self.refuses and not kind.fresh:
-            move = native("gather", near, replace(self.late, noted=False))
-            self.shorten(native("resolve", indices, False, False), move)
+            move = native(phases.gather, near, replace(self.late, noted=False))
+            self.shorten(native(phases.resolve, indices, False, False), move)
         else:
-            self.shorten(native("gather", near, self.late), None)
+            self.shorten(native(phases.gather, near, self.late), None)
         self.codes: dict[tuple[Indices, bool, bool], Native] = {}
         """By the indices, whether rows are far from each other, and whether they are written past the caches."""
 
     def move(self, sizes: MoveSizes, team: Team, block: ArgumentBlock, strategy: str | None) -> None:
         copied = (sizes.lanes + PADDING) * size_of(self.rows.lane)
-        if sizes.width == 1 and not self.skips and regular.gather(block, self.straight, self.indices, team):
+        if sizes.width == 1 and not self.skips and runs.gather(block, self.straight, self.indices, team):
             return
         if self.refuses and host.HOST.copies and copied <= MOST_COPIED:
             self._copied(sizes, team, block, copied)
@@ -278,7 +279,7 @@ class _GatherCode(_Code):
         code = self.codes.get((indices, far, streams))
         if code is None:
             rows = strategies.gathering(block, replace(self.straight, far=far))
-            code = self.codes[indices, far, streams] = native("gather", rows, indices)
+            code = self.codes[indices, far, streams] = native(phases.gather, rows, indices)
         team.do(code, block)
 
     def _copied(self, sizes: MoveSizes, team: Team, block: ArgumentBlock, nbytes: int) -> None:
@@ -302,15 +303,15 @@ class _ScatterCode(_Code):
             rows = replace(rows, combine=kind.combine, dtype=kind.dtype)
         super().__init__(kind, rows, indices)
         self.sums = kind.accumulate is not None
-        write = native("scatter", replace(rows, far=rows.far and strategies.fetches(rows)))
-        self.shorten(native("resolve", indices, rows.lane != indices.lane, True), write)
+        write = native(phases.scatter, replace(rows, far=rows.far and strategies.fetches(rows)))
+        self.shorten(native(phases.resolve, indices, rows.lane != indices.lane, True), write)
 
     def move(self, sizes: MoveSizes, team: Team, block: ArgumentBlock, strategy: str | None) -> None:
         rows, count = self.rows, sizes.lanes
         if self.sums or strategy in strategies.STRATEGIES:
             self._chunks(count, team, block, strategy, None)
             return
-        if strategy != "merged" and sizes.width == 1 and regular.scatter(block, rows, self.indices, team):
+        if strategy != "merged" and sizes.width == 1 and runs.scatter(block, rows, self.indices, team):
             return
         spread = strategies.sampled(self.raw(sizes, block.get("index")), sizes.capacity, team.parts)
         given = rows, count, sizes.capacity, team.parts, spread

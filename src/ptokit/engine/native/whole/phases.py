@@ -35,11 +35,6 @@ class Indices:
     """Whether a gather of elements keeps the greatest value; one of rows always does."""
 
     @property
-    def key(self) -> str:
-        """All of it, as text."""
-        return f"{self.dtype.name} {self.dense:d} {self.remap.name} {self.cast:d} {self.noted:d}"
-
-    @property
     def lane(self) -> str:
         """The type of the lanes."""
         return lane_of(self.dtype)

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from ctypes import CFUNCTYPE, c_int64, c_uint8, c_void_p
+from ctypes import c_uint8
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -23,16 +22,12 @@ import numpy as np
 from ptokit.engine.llvm.emit import size_of
 from ptokit.engine.llvm.move import LINE
 from ptokit.engine.native import host, openmp, workers
-from ptokit.engine.native.jit import IrSource, library
-from ptokit.engine.native.whole import bags, block, partition, phases, private, runs, sums, updates
-from ptokit.engine.native.whole.block import LANES_AT_ONCE, ArgumentBlock, function
+from ptokit.engine.native.whole import partition, phases, private, sums
+from ptokit.engine.native.whole.block import LANES_AT_ONCE, ArgumentBlock, Native, native
 from ptokit.engine.native.whole.mover import Rows
 from ptokit.engine.native.workers import Stop
 from ptokit.engine.storage import Array, address_of
 from ptokit.isa.move import Combine
-
-Native = Any
-SIGNATURE = CFUNCTYPE(None, c_void_p, c_int64)
 
 MOST_EXTRA = 48 << 20
 """Bytes of temporary memory that a strategy may use."""
@@ -63,42 +58,6 @@ SCATTERS = {Combine.STORE: "store", Combine.ADD: "add", Combine.MUL: "add"}
 """Names of scatters in `Host.unfetched`."""
 LEAST_STREAMED = 4 * LINE
 """The least bytes of a row that is scattered past the caches: its first and its last line do not go there."""
-
-PHASES: dict[str, Callable[..., None]] = {
-    "resolve": phases.resolve,
-    "gather": phases.gather,
-    "scatter": phases.scatter,
-    "mark": phases.mark_writers,
-    "store": phases.store_winners,
-    "repeats": phases.find_repeats,
-    "lanes": phases.store_lanes,
-    "count": partition.count_lanes,
-    "spread": partition.spread_lanes,
-    "settle": partition.settle_buckets,
-    "fold": private.fold,
-    "merge": private.merge,
-    "glance": runs.glance,
-    "find": runs.find,
-    "move": runs.move,
-    "total": sums.total,
-    "bags": bags.reduce,
-    "each": block.run_units,
-    "table_bags": bags.reduce_range,
-    "own": updates.own,
-    "group": updates.group,
-    "update": updates.apply,
-}
-
-
-@lru_cache(maxsize=4096)
-def native(phase: str, *kinds: Any) -> Native:
-    """The machine code of a phase for kinds of rows or indices."""
-    names = [each.key if hasattr(each, "key") else str(each) for each in kinds]
-    made = library(" / ".join(["whole", phase, *names]), lambda: IrSource(function(phase, PHASES[phase], *kinds)))
-    code: Any = SIGNATURE(made.address(phase))
-    code.address, code.library = made.address(phase), made  # which lives as long as the function
-    return code
-
 
 LONG = 200_000_000
 """Nanoseconds of work after which a user would notice that Ctrl-C has no effect."""
@@ -264,7 +223,7 @@ def gather(block: ArgumentBlock, rows: Rows, team: Team) -> None:
     """Gather the block's resolved lanes."""
     nbytes = block.get("width") * rows.size
     far = rows.far and not (team.threads and is_near(_lanes(block, rows), nbytes))
-    team.do(native("gather", gathering(block, replace(rows, far=far)), None), block)
+    team.do(native(phases.gather, gathering(block, replace(rows, far=far)), None), block)
 
 
 def scatter(
@@ -333,10 +292,10 @@ def merged(block: ArgumentBlock, rows: Rows, indices: phases.Indices, team: Team
     memory = pool.acquire(team.parts * own + 2 * PAGE)
     place = -(-address_of(memory) // PAGE) * PAGE
     block.set(low=low, range=high - low, workers=team.parts, private=place, missed=0, piece=LANES_AT_ONCE)
-    team.do(native("fold", rows, indices), block)
+    team.do(native(private.fold, rows, indices), block)
     is_inside = not block.get("missed")
     if is_inside:
-        team.do(native("merge", rows), block)
+        team.do(native(private.merge, rows), block)
     pool.release(memory)
     return is_inside
 
@@ -351,14 +310,14 @@ def _shards(block: ArgumentBlock, shards: Iterable[tuple[int, int]]) -> None:
 def _direct(block: ArgumentBlock, rows: Rows, team: Team, _spread: Spread | None = None) -> None:
     block.shard_alone()
     block.set(whole=block.is_whole)
-    team.do(native("scatter", rows), block, parts=1)
+    team.do(native(phases.scatter, rows), block, parts=1)
 
 
 def _destinations(block: ArgumentBlock, rows: Rows, team: Team, spread: Spread) -> None:
     _shards(block, pairwise(spread.bounds))
     block.set(whole=0)
     gaps = fetches(rows) and block.get("width") * rows.size > LINE
-    team.do(native("scatter", replace(rows, gaps=gaps)), block)
+    team.do(native(phases.scatter, replace(rows, gaps=gaps)), block)
 
 
 def _winners(block: ArgumentBlock, rows: Rows, team: Team, _spread: Spread) -> None:
@@ -371,8 +330,8 @@ def _winners(block: ArgumentBlock, rows: Rows, team: Team, _spread: Spread) -> N
     cuts = [capacity * part // parts for part in range(parts + 1)]
     _shards(block, pairwise(cuts))
     block.set(writers=address_of(memory), piece=LANES_AT_ONCE)
-    team.do(native("mark", Rows(1, rows.lane)), block, is_short=is_short)
-    team.do(native("store", replace(rows, same=False)), block)
+    team.do(native(phases.mark_writers, Rows(1, rows.lane)), block, is_short=is_short)
+    team.do(native(phases.store_winners, replace(rows, same=False)), block)
     pool.release(memory)
 
 
@@ -383,7 +342,7 @@ def _are_distinct(block: ArgumentBlock, rows: Rows, team: Team, spread: Spread) 
         return False
     marks = np.zeros((capacity >> 6) + 1, np.int64)
     block.set(marks=address_of(marks), repeats=0)
-    team.do(native("repeats", Rows(1, rows.lane)), block, is_short=True)
+    team.do(native(phases.find_repeats, Rows(1, rows.lane)), block, is_short=True)
     return not block.get("repeats") and not team.stop
 
 
@@ -391,7 +350,7 @@ def _distinct(block: ArgumentBlock, rows: Rows, team: Team, _spread: Spread) -> 
     block.set(
         whole=block.is_whole, piece=max(4, min(DISTINCT_PIECE // (rows.size * block.get("width")), LANES_AT_ONCE))
     )
-    team.do(native("lanes", replace(rows, same=False)), block)
+    team.do(native(phases.store_lanes, replace(rows, same=False)), block)
 
 
 def can_bucket(rows: Rows, capacity: int) -> bool:
@@ -408,12 +367,12 @@ def _buckets(block: ArgumentBlock, rows: Rows, team: Team, _spread: Spread) -> N
     counts = np.zeros((parts, partition.TABLES, buckets + 1), np.int64)
     block.set(pairs=address_of(pairs), counts=address_of(counts), shift=shift, buckets=buckets, workers=parts)
     marked = not block.is_whole
-    team.do(native("count", Rows(1, rows.lane), marked), block)
+    team.do(native(partition.count_lanes, Rows(1, rows.lane), marked), block)
     segments = _segments(counts.sum(axis=1), BUCKETS_APART // pair)
     counts[:, 0] = segments[..., 0].T
-    team.do(native("spread", Rows(rows.size, rows.lane, 1, other_step=rows.other_step), marked), block)
+    team.do(native(partition.spread_lanes, Rows(rows.size, rows.lane, 1, other_step=rows.other_step), marked), block)
     block.set(segments=address_of(segments))
-    team.do(native("settle", replace(rows, same=False)), block)
+    team.do(native(partition.settle_buckets, replace(rows, same=False)), block)
     pool.release(pairs)
 
 
@@ -452,10 +411,10 @@ def sum_up(block: ArgumentBlock, rows: Rows, team: Team, indices: phases.Indices
     count = max(1, min(-(-capacity // (RANGES * parts)), half // 4, capacity if lanes <= most else most))
     room = min(count, lanes)
     numbers, named = np.zeros(parts * count, np.int32), np.empty(parts * room, np.int64)
-    sums = pool.acquire(4 * parts * room * width)
+    memory = pool.acquire(4 * parts * room * width)
     ranges = -(-capacity // count)
     block.set(range=count, room=room, buckets=ranges)
-    block.set(marks=address_of(numbers), named=address_of(named), totals=address_of(sums))
+    block.set(marks=address_of(numbers), named=address_of(named), totals=address_of(memory))
     team = replace(team, is_long=team.is_long or ranges * lanes > LONG)  # each range takes a pass over the lanes
-    team.do(native("total", rows, indices), block)
-    pool.release(sums)
+    team.do(native(sums.total, rows, indices), block)
+    pool.release(memory)

@@ -12,16 +12,18 @@
 
 namespace ptokit {
 
-template <typename Body, typename Grid, typename... Rest>
-void chevron(const char* name, Body&& body, Grid grid, Rest&&...) {
+template <typename Body, typename Grid, typename Memory = decltype(nullptr), typename... Rest>
+void chevron(const char* name, Body&& body, Grid grid, Memory memory = {}, Rest&&...) {
   using Plain = std::remove_reference_t<Body>;
+  Operand dynamic;
+  if constexpr (std::is_integral_v<Memory>) dynamic = Operand::of(static_cast<std::uint64_t>(memory));
   launch(
       name, static_cast<std::uint64_t>(grid),
       [](void* context) {
         begin_block();
         (*static_cast<Plain*>(context))();
       },
-      const_cast<void*>(static_cast<const void*>(&body)));
+      const_cast<void*>(static_cast<const void*>(&body)), &dynamic, std::is_integral_v<Memory>);
 }
 
 }  // namespace ptokit

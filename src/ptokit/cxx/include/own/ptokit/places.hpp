@@ -38,7 +38,7 @@ void alias(To& to, From& from, std::uint64_t offset) {
   const Place& source = from.ptokit_place();
   if (source.assigned) {
     to.ptokit_place().assign(To::memory, source.address + offset);
-    record("tassign", to, to.ptokit_place().address);
+    record("tassign", to, to.ptokit_place().address, from);
   } else {
     to.ptokit_place().view(source, &from, offset);
   }

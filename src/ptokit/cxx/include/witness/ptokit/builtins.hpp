@@ -19,6 +19,7 @@ namespace ptokit {}  // with a declaration before it, no later include takes a p
 #include <ptokit/identity.hpp>
 #include <ptokit/keywords.hpp>
 #include <ptokit/numbers.hpp>
+#include <ptokit/on_chip.hpp>
 #include <ptokit/device_enums.hpp>
 
 namespace ptokit {
@@ -70,15 +71,13 @@ std::uint64_t with_bias(Pointer accumulator, Bias bias) {
   return reinterpret_cast<std::uint64_t>(accumulator);
 }
 
-// A public instruction: what is recorded until its end belongs to it.
+// A public instruction: what is recorded until its end belongs to it. The line tells overloads apart.
 struct Scope {
-  const char* name;
-  explicit Scope(const char* name) : name(name) { mark("begin"); }
-  ~Scope() { mark("end"); }
-  void mark(const char* what) const {
-    const Operand operand = Operand::of_text(name);
-    call(what, &operand, 1);
+  explicit Scope(const char* name, int line = __builtin_LINE()) {
+    const Operand operands[] = {Operand::of_text(name), Operand::of(line)};
+    call("begin", operands, 2);
   }
+  ~Scope() { call("end", nullptr, 0); }
 };
 
 template <typename Location>
