@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ptokit.cxx.alike import AlikeCalls, Ints, alike
 from ptokit.cxx.child import Child, RecordLimits
 from ptokit.cxx.compile import Build
 from ptokit.cxx.confine import DONE, OPEN, OPENAT
@@ -506,6 +507,13 @@ class JoinedCalls(Calls):
     def call(self, number: int) -> RecordedCall:
         part = bisect_right(self.starts, number) - 1
         return self._parts[part][number - self.starts[part]]
+
+    def alike(self, numbers: Ints) -> list[AlikeCalls]:
+        found: list[AlikeCalls] = []
+        for part, first, end in zip(self._parts, self.starts, self.starts[1:], strict=False):
+            own = numbers[(numbers >= first) & (numbers < end)] - first
+            found += [replace(each, numbers=each.numbers + first) for each in alike(part, own)]
+        return found
 
 
 def joined(parts: Sequence[Recording]) -> Recording:

@@ -571,8 +571,9 @@ def _kernels(name: str, pipe: str, params: tuple[Param, ...]) -> Iterator[tuple[
 
 def _own_kernels(family: str, name: str, params: tuple[Param, ...]) -> dict[str, RouteKernel]:
     """What headers do otherwise than one instruction of the vector unit does. A gather of rows writes one for each of
-    the source (TGather.hpp:125). Those of A2/A3 read indices by the scalar pipe (TConcat.hpp:135), and scatter by it
-    (TScatter.hpp:145)."""
+    the source (TGather.hpp:125). Those of A2/A3 read indices by the scalar pipe (TConcat.hpp:135), scatter by it
+    (TScatter.hpp:145), and find positions in columns by two rows of a workspace, which may be longer than its tile
+    (TColReduceIdx.hpp:129)."""
     plain = dict(_kernels(name, "V", params))
     operands = tuple(param.name for param in params)
     if name.startswith("simt_"):
@@ -584,6 +585,9 @@ def _own_kernels(family: str, name: str, params: tuple[Param, ...]) -> dict[str,
         effects = tuple(Effect(each.name, each.access, "S") for each in params)
         handshake = Handshake((("V", "S"),), ("S",), (("S", "V"),))
         return {f"{name}.V": RouteKernel(effects, handshake=handshake, cost={"S": ESTIMATE})}
+    if family == "a2a3" and name in ("tcolargmax", "tcolargmin") and operands == ("dst", "dst_idx", "src", WORK):
+        more = Effect(WORK, "write", "V", _two_steps)
+        return {route: replace(kernel, effects=(*kernel.effects, more)) for route, kernel in plain.items()}
     if (family, name) == ("a2a3", "tconcat") and any(param.name in INDICES for param in params):
         effects = (Effect(each.name, each.access, "S" if each.name in INDICES else "V") for each in params)
         handshake = Handshake((("MTE2", "S"),), ("S", "V"), between=(("S", "V"),))
@@ -595,6 +599,13 @@ def _rows_of_source(call: Call) -> ByteRows:
     """The valid columns of as many rows as the source has valid ones."""
     src, dst = call.src, call.dst
     return ByteRows(src.valid_rows, src.valid_cols * dst.dtype.size, dst.stride * dst.dtype.size)
+
+
+def _two_steps(call: Call) -> ByteRows:
+    """Numbers of rows, and the elements found so far: a step of the vector unit each (TColReduceIdx.hpp:129, 253)."""
+    width = call.src.valid_cols * call.src.dtype.size
+    count = 2 * min(-(-width // 32) * 32, 256)
+    return ByteRows(1, count, count)
 
 
 INDICES = frozenset(("src0_idx", "src1_idx", "dst_idx"))
