@@ -10,7 +10,15 @@ from functools import lru_cache
 from pathlib import Path
 from tempfile import mkdtemp
 
-from ptokit.cxx.compile import COMPILED_RECORDERS, UNCHECKED, NoCompilerError, compile_source, find_compiler
+from ptokit.cxx.compile import (
+    ANNOUNCED,
+    COMPILED_RECORDERS,
+    LINK,
+    UNCHECKED,
+    NoCompilerError,
+    compile_source,
+    find_compiler,
+)
 from ptokit.cxx.folders import generated_headers
 from ptokit.cxx.names import INCLUDE, OWN
 from ptokit.cxx.names_in_source import SourceTexts
@@ -40,7 +48,8 @@ COMMON = (
     f"-I{generated_headers() / 'own'}",
     f"-I{generated_headers()}",
 )
-KERNEL = ("-O1", "-fno-inline", "-fno-optimize-sibling-calls")
+FAMILY = find_compiler().family if COMPILER else "gcc"
+KERNEL = ("-O1", "-fno-inline", "-fno-optimize-sibling-calls", *ANNOUNCED[FAMILY])
 
 
 @dataclass(frozen=True)
@@ -116,5 +125,6 @@ def library(name: str, *options: str) -> Built:
     """A source of `sources/`, compiled and linked with the recorder."""
     source = SOURCES / f"{name}.cpp"
     made = folder() / f"{name}{len(options)}{abs(hash(options))}.so"
-    compile_with(*COMMON, *KERNEL, *options, "-shared", source, runtime(), "-o", made)
+    compile_with(*COMMON, *KERNEL, *options, "-c", source, "-o", made.with_suffix(".o"))
+    compile_with(*LINK, made.with_suffix(".o"), runtime(), "-o", made)
     return Built((CoreCode(made),), source)

@@ -42,7 +42,7 @@ class Expected:
     def values(self) -> dict[str, Any]:
         """Arrays and numbers, the same ones for every call."""
         rng = np.random.default_rng(self.number)
-        return {name: _value(text, rng) for name, text in self.arguments.items()}
+        return {name: value_of(text, rng) for name, text in self.arguments.items()}
 
     @property
     def line(self) -> int:
@@ -69,22 +69,24 @@ def _text(file: Path) -> list[str]:
     return file.read_text().splitlines()
 
 
-def _value(text: Any, rng: np.random.Generator) -> Any:
+def value_of(text: Any, rng: np.random.Generator) -> Any:
     """The value that a text describes; lists are arrays of int32."""
     if isinstance(text, list):
         return np.array(text, "int32")
     if not isinstance(text, str):
         return text
-    found = re.fullmatch(r"(\w+)\[([\d,]+)\](?: (below|unique) (\d+)| (positive))?", text)
+    found = re.fullmatch(r"(\w+)\[([\d,]+)\](?: (below|unique) (\d+)| (positive|small|count))?", text)
     assert found, text
-    name, sizes, word, bound, positive = found.groups()
+    name, sizes, word, bound, kind = found.groups()
     shape = tuple(map(int, sizes.split(",")))
     if word == "unique":
         return rng.permutation(int(bound))[: int(np.prod(shape))].reshape(shape).astype(name)
     if word == "below":
         return rng.integers(0, int(bound), shape).astype(name)
-    sign = 1 if positive else rng.choice((-1, 1), shape)
-    return (rng.integers(1, 9, shape) / 4 * sign).astype(name)
+    if kind == "count":
+        return np.arange(np.prod(shape)).reshape(shape).astype(name)
+    sign = 1 if kind == "positive" else rng.choice((-1, 1), shape)
+    return (rng.integers(1, 9, shape) / (32 if kind == "small" else 4) * sign).astype(name)
 
 
 def launches() -> list[Expected]:

@@ -9,6 +9,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from ptokit.cxx.alike import alike
 from ptokit.cxx.names_in_source import SourceTexts
 from ptokit.cxx.program import programs
 from ptokit.cxx.recording import (
@@ -115,7 +116,7 @@ def test_arrays_that_are_walked_backwards_have_ends(offset: int, stride: int, ou
     view = RecordedArray(0, 4 * offset, "float32", (1, 1, 1, 1, 64), (1, 1, 1, 1, stride), "ND", (False,) * 10)
     blocks = (RecordedBlock(0, "vector", 0, np.array([0], np.uint32)),)
     launch = RecordedLaunch("k", 1, (LaunchArgument("x", "float32", (64,)),), blocks)
-    found = uses_outside(launch, {0: RecordedCall("tload", (vector_tile(0, 1), view))}, lambda _: None)
+    found = uses_outside(launch, alike([RecordedCall("tload", (vector_tile(0, 1), view))]), lambda _: None)
     assert len(found) == outside
 
 

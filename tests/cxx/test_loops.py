@@ -9,19 +9,27 @@ import numpy as np
 import pytest
 
 from ptokit.cxx.fit import Unfit, fit
-from ptokit.cxx.loops import Folded, FoldedBlocks, Single, Stream, fold
+from ptokit.cxx.loops import Folded, FoldedBlocks, Single, Stream, Tables, fold, table_of
 from ptokit.program.expr import BLOCK_IDX, Var, evaluate
 
 Call = tuple[int, tuple[int, ...]]
 
 
-def stream(calls: Iterable[Call], block: int = 0) -> Stream:
-    made = [*calls]
-    return Stream(block, [shape for shape, _ in made], [numbers for _, numbers in made])
+def stream(calls: Iterable[Call], block: int = 0, tables: Tables | None = None) -> Stream:
+    made, tables = [*calls], tables or Tables()
+    rows = [tables.add(shape, table_of([numbers])) for shape, numbers in made]
+    return Stream(block, np.array([shape for shape, _ in made], np.int64), np.array(rows, np.int64), tables)
+
+
+def calls_of(each: Stream) -> list[Call]:
+    """The calls that a stream is made of."""
+    pairs = zip(each.shapes.tolist(), each.rows.tolist(), strict=True)
+    return [(shape, each.tables.numbers(shape, row)) for shape, row in pairs]
 
 
 def folded(*streams: Stream) -> list[FoldedBlocks]:
-    return fold([[stream] for stream in streams], lambda shape: shape)
+    tables = Tables()  # those that are folded together share them
+    return fold([[stream(calls_of(each), each.block, tables)] for each in streams], lambda shape: shape)
 
 
 def made(groups: list[FoldedBlocks], block: int) -> Iterator[Call]:
@@ -113,7 +121,7 @@ def test_random_calls_stay_the_same(seed: int) -> None:
     streams = [stream(random_calls(Random(dice.randrange(3))), block) for block in range(dice.randrange(1, 5))]
     groups = folded(*streams)
     for each in streams:
-        assert [*made(groups, each.block)] == [*zip(each.shapes, each.numbers, strict=True)]
+        assert [*made(groups, each.block)] == calls_of(each)
     assert sorted(block for group in groups for block in group.blocks) == [each.block for each in streams]
 
 
@@ -136,7 +144,7 @@ def test_uneven_loops_and_large_numbers_stay_the_same(seed: int) -> None:
     streams = [stream(uneven_calls(Random(seed), (block,)), block) for block in range(seed % 3 + 1)]
     groups = folded(*streams)
     for each in streams:
-        assert [*made(groups, each.block)] == [*zip(each.shapes, each.numbers, strict=True)]
+        assert [*made(groups, each.block)] == calls_of(each)
 
 
 def test_a_hundred_thousand_calls_become_a_few_statements() -> None:

@@ -106,6 +106,7 @@ extern "C" __global__ AICORE void pointer(__gm__ int32_t* x) {
     Vec<int32_t, 1, 8> tile;
     TASSIGN(tile, 0x0);
     if (tile.data()[0] != 7) trap();
+    ORDER(PIPE_S, PIPE_MTE2);
     load(tile, x);
 }
 """
@@ -265,3 +266,17 @@ def test_casts_to_on_chip_pointers() -> None:
     assert rewrite(text) == f"a = {vec}int32_t*>(x); b = {mat}const half *>(y); " + text[-37:]
     two_lines = "reinterpret_cast<\n    __ubuf__ float*>(x)"
     assert rewrite(two_lines).count("\n") == 1
+
+
+def test_plain_casts_to_on_chip_pointers() -> None:
+    on_chip = "::ptokit::OnChip<::ptokit::Memory::vec, float*>{} ->* "
+    for text, expected in (
+        ("p = (__ubuf__ float*)x;", f"p = {on_chip}x;"),
+        ("return ( __ubuf__ float * )(x);", f"return {on_chip.replace('float*', 'float *')}(x);"),
+        ("*(__ubuf__ float*)0 = 1;", f"*{on_chip}0 = 1;"),
+        ("void f(__ubuf__ float*);", "void f(__ubuf__ float*);"),
+        ("void f(__ubuf__ float*) {}", "void f(__ubuf__ float*) {}"),
+        ("(uint64_t)(__ubuf__ float*)x", "(uint64_t)(__ubuf__ float*)x"),
+        ("sizeof(__ubuf__ float*)", "sizeof(__ubuf__ float*)"),
+    ):
+        assert rewrite(text) == expected

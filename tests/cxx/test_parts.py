@@ -194,11 +194,15 @@ def test_the_program_that_is_converted_is_whole(load: Callable[[str, int], CppKe
     assert kernel.trace(arguments, mode) is kernel.recorded(arguments, mode).traced[0]
 
 
-def test_a_part_of_a_launch_has_its_ends_and_fewer_rounds(load: Callable[[str, int], CppKernel]) -> None:
+def test_a_part_of_a_launch_has_its_ends_and_fewer_rounds(
+    load: Callable[[str, int], CppKernel], monkeypatch: pytest.MonkeyPatch
+) -> None:
     kernel = load("even", BLOCKS)
     made = kernel.recorded(kernel.bind((), arrays()), mode_of("a5"))
     (launch,), (traced,) = made.recording.launches, made.traced
     assert part_of(launch, traced, 10**6) is None
+    assert part_of(launch, traced, 1300) is None  # loops are run up to their period
+    monkeypatch.setattr(recorded, "gaps", lambda *_: {})
     some = part_of(launch, traced, 1300)  # about two blocks
     assert some is not None
     assert (some.blocks, some.is_short, some.traced) == ((0, BLOCKS - 1), False, traced)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptokit.cxx.compile import DEBUG, PLAIN, Build, CompileError, compile_source, find_compiler
+from ptokit.cxx.compile import DEBUG, PLAIN, Build, CompileError, CompileOptions, compile_source, find_compiler
 from ptokit.cxx.folders import generated_headers
 from ptokit.cxx.names import OWN, macros_of
 from ptokit.isa.catalog import INSTRUCTIONS
@@ -31,7 +31,7 @@ except CompileError:
 
 @pytest.fixture(scope="module")
 def build() -> Iterator[Build]:
-    with compile_source(HERE / "surface.cpp") as made:
+    with compile_source(HERE / "surface.cpp", options=CompileOptions(flags=("-fno-sanitize=thread",))) as made:
         yield made
 
 

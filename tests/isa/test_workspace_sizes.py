@@ -30,11 +30,24 @@ def remarks(call: Any, tmp: pto.Tile) -> list[str]:
     return [found.expected for found in call(tmp).findings if found.rule == "CP-TMP-01"]
 
 
-def check(call: Any, needed: int) -> None:
-    """A workspace of just the bytes draws no remark on A2/A3, and a smaller one does; none elsewhere."""
+def refused(call: Any, tmp: pto.Tile) -> str:
+    """What a refusal of a workspace asks for."""
+    with pytest.raises(pto.VerifyError) as refusal:
+        call(tmp)
+    (found,) = refusal.value.findings
+    assert found.rule == "CP-TMP-01"
+    return found.expected
+
+
+def check(call: Any, needed: int, written: int = 0) -> None:
+    """A workspace of just the bytes draws no remark on A2/A3, and a smaller one does, or is refused if more bytes are
+    written; none elsewhere."""
     with pto.target("a2a3"):
         assert remarks(call, pto.Tile("vec", "uint8", 1, max(up(needed, 32), 32))) == []
-        if needed > 32:
+        if needed > 32 and needed - 32 < written:
+            said = f"of the {written} bytes that the headers write"
+            assert refused(call, pto.Tile("vec", "uint8", 1, needed - 32)) == said
+        elif needed > 32:
             assert remarks(call, pto.Tile("vec", "uint8", 1, needed - 32)) == [f"at least {needed} bytes"]
     for target in ("cpu", "a5", "host"):
         with pto.target(target):
@@ -48,7 +61,9 @@ def test_a_transpose_needs_the_columns_as_padded_rows(kind: str, shape: tuple[in
     rows, cols = shape
     size, padded = SIZES[kind], up(rows, 32 if SIZES[kind] == 1 else 16)
     dst, src = tile(kind, cols, up(rows, 32), valid=(cols, rows)), tile(kind, rows, cols)
-    check(lambda tmp: pto.ttrans(dst, src, tmp=tmp), cols * padded * size)
+    by_squares = up(rows, 32) % (32 if size == 1 else 16) == 0
+    written = by_squares * ((cols - 1) * padded + rows) * size
+    check(lambda tmp: pto.ttrans(dst, src, tmp=tmp), cols * padded * size, written)
 
 
 @pytest.mark.clause("CP-TMP-01")
@@ -58,6 +73,32 @@ def test_a_row_reduction_needs_a_tile_like_its_source(name: str) -> None:
     check(lambda tmp: getattr(pto, name)(dst, src, tmp=tmp), 8 * 72 * 4)
     one_step = tile("float32", 8, 72, valid=(5, 64))
     check(lambda tmp: getattr(pto, name)(dst, one_step, tmp=tmp), 0)
+    with pto.target("a2a3"):  # a step of 64 numbers in each of 5 rows of the workspace
+        call = lambda tmp: getattr(pto, name)(dst, src, tmp=tmp)  # noqa: E731
+        assert remarks(call, tile("float32", 8, 72)) == []
+        assert remarks(call, tile("float32", 5, 64)) == ["at least 2304 bytes"]
+        said = "of the 1280 bytes that the headers write"
+        assert refused(call, tile("float32", 4, 64)) == said
+
+
+@pytest.mark.clause("CP-TMP-01")
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_sums_of_columns_write_half_of_the_rows(target: str) -> None:
+    dst, src = tile("float32", 1, 64), tile("float32", 9, 64)
+    with pto.target(target):
+        call = lambda tmp: pto.tcolsum(dst, src, tmp=tmp)  # noqa: E731
+        assert remarks(call, tile("float32", 4, 64)) == []
+        assert refused(call, tile("float32", 3, 64)) == f"of the {4 * 64 * 4} bytes that the headers write"
+
+
+@pytest.mark.clause("CP-TMP-01")
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_merged_lists_write_all_pairs(target: str) -> None:
+    dst, lists = tile("float32", 1, 64), [tile("float32", 1, 64), tile("float32", 1, 128, valid=(1, 96))]
+    with pto.target(target):
+        call = lambda tmp: pto.tmrgsort2(dst, *lists, tmp=tmp)  # noqa: E731
+        assert remarks(call, tile("float32", 1, 192)) == []
+        assert refused(call, tile("float32", 1, 152)) == f"of the {(64 + 96) * 4} bytes that the headers write"
 
 
 @pytest.mark.clause("CP-TMP-01")
@@ -72,11 +113,15 @@ def test_selections_need_a_row() -> None:
 
 @pytest.mark.clause("CP-TMP-01")
 def test_an_indexed_gather_needs_a_tile_like_its_index() -> None:
+    """Of 2-byte elements, in rows as long as the destination's; 4-byte ones are found without."""
     dst, src, idx = tile("float16", 4, 32, valid=(4, 16)), tile("float16", 4, 32), tile("int32", 4, 24, valid=(4, 16))
     with pto.target("a2a3"):
-        assert remarks(lambda tmp: pto.tgather(dst, src, idx, tmp=tmp), tile("int32", 4, 24)) == []
-        small = tile("int32", 3, 24)
-        assert remarks(lambda tmp: pto.tgather(dst, src, idx, tmp=tmp), small) == [f"at least {4 * 24 * 4} bytes"]
+        call = lambda tmp: pto.tgather(dst, src, idx, tmp=tmp)  # noqa: E731
+        assert remarks(call, tile("int32", 4, 32)) == []
+        assert remarks(call, tile("int32", 4, 28)) == [f"at least {4 * 32 * 4} bytes"]
+        assert refused(call, tile("int32", 4, 24)) == f"of the {(3 * 32 + 16) * 4} bytes that the headers write"
+        words = tile("float32", 4, 32, valid=(4, 16))
+        assert remarks(lambda tmp: pto.tgather(words, tile("float32", 4, 32), idx, tmp=tmp), tile("int32", 1, 8)) == []
 
 
 @pytest.mark.clause("CP-TMP-01")

@@ -108,7 +108,7 @@ def long_rows(**options: Any) -> pto.Tile:
 def test_a_small_workspace_is_remarked_on_where_it_is_used() -> None:
     for target, count in (("cpu", 0), ("a5", 0), ("a2a3", 1)):
         with pto.target(target):
-            small = pto.Tile("vec", "float32", 1, 8)
+            small = pto.Tile("vec", "float32", 16, 64)
             found = pto.trowsum(tile(), long_rows(), tmp=small).findings
             assert [(each.rule, each.level, each.operand) for each in found] == [("CP-TMP-01", "note", "tmp")] * count
 

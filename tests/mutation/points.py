@@ -205,7 +205,8 @@ class Finder:
             if _is_quantity(node) and not (_is_tuned(node) and not self.has_numbers):
                 changed = [_with(node, ops=[COMPARISONS[type(node.ops[0])]()])]
                 if self.has_numbers or not isinstance(node.ops[0], ast.Eq | ast.NotEq):
-                    changed += [_with(node, comparators=[number]) for number in _near(node.comparators[0])]
+                    near = _other_size if ast.unparse(node.left).endswith("dtype.size") else _near
+                    changed += [_with(node, comparators=[number]) for number in near(node.comparators[0])]
         elif isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
             if _is_quantity(node):
                 changed = [_with(node, op=OPERATORS[type(node.op)]())]
@@ -285,6 +286,13 @@ def _near(node: ast.expr) -> list[ast.expr]:
         return []
     value: int = node.value
     return [ast.Constant(number) for number in (value + 1, value - 1) if number > 0]
+
+
+def _other_size(node: ast.expr) -> list[ast.expr]:
+    """The next size of elements, and the one before it: sizes are powers of two."""
+    if not isinstance(node, ast.Constant) or type(node.value) is not int:
+        return []
+    return [ast.Constant(size) for size in (2 * node.value, node.value // 2) if size]
 
 
 def _types(node: ast.Constant) -> list[ast.expr]:

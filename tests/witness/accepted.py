@@ -25,16 +25,17 @@ MOVED_TWICE = (
     "test expects it in its place (tfusedmuladd_kernel.cpp)"
 )
 COMPACT = (
-    "in compact tiles, columns of fractals are as far apart as what is valid (TExtract.hpp:195, 323); here, as in "
-    "whole tiles: producers and consumers agree, and both are inside the tile"
+    "in compact tiles, columns of fractals are as far apart as what is valid (textract_common.hpp:268, 359, "
+    "a5/TExtract.hpp:195, 323); here, as in whole tiles: producers and consumers agree, and both are inside the tile"
 )
 PADDED = "the rest of the last block of valid columns is left to the load, which pads it (TFillPad.hpp:171)"
 UP_TO = "the extent of an opaque instruction covers every call that was seen (docs/witness.md)"
 UNROLLED = "scales are stored twice (TQuant.hpp:597); the vendor's test has room for both (tmov_zz_kernel.cpp:93)"
 FRACTALS = "whole fractals are moved and multiplied, in the padding of boxed tiles: no valid element depends on it"
 PADDING = (
-    "whole fractals are loaded, moved and multiplied (tload_common.hpp:21, textract_common.hpp:23, TMatmul.hpp:52): "
-    "what lies in a tile and outside of its valid region, no valid element depends on"
+    "whole fractals, and rows in L1, are loaded, moved and multiplied (tload_common.hpp:21, 225, TMov.hpp:44, 74, "
+    "textract_common.hpp:23, TMatmul.hpp:52): what lies in a tile and outside of its valid region, no valid element "
+    "depends on"
 )
 WRAPPED = "an index of 0, as all are here, makes the number of repeats wrap to 255 (TConcat.hpp:156)"
 OF_TENSOR = "more valid elements than the tensor has are an error by the documents; the header loads the tensor's"
@@ -43,6 +44,19 @@ MORE_ROWS = (
 )
 OFF_PIPES = "known by its effects only: no core of the model has both L1 and MTE3 (TStore.hpp:274)"
 CONVOLUTION = "tiles of convolutions are known by their effects only: pipes depend on shapes (TTrans.hpp:731, 783)"
+ONE_WAIT = (
+    "an atomic add waits once behind all rows, and S to V and S to MTE2 follow (MScatter.hpp:239, 241): what comes "
+    "later waits for the same work"
+)
+FOUR_BITS = "the documents have no conversion of four-bit integers; the header has those with half (TCvt.hpp:862, 869)"
+FACTORS = "factors are read at an address in a register (tmov_common.hpp:91): the witness does not count that"
+NO_EXTENTS = (
+    "an accumulator with more rows than the product: refused by the documents, not by the header (TMatmul.hpp:140)"
+)
+ANY_ROOM = (
+    "a single element goes anywhere in fractals (tinsert_common.hpp:153); CP-INS-01 asks for a box, as for others"
+)
+HALVES = "into L1 by threads, each core does its half (MGather.hpp:403, 426): here, both are one call"
 ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("tsel|tprelu|trem|trems", "read (more|less)", "the mask is read through an address that lies in the workspace"),
     ("tgather|tgatherb|tscatter", "read (more|less)", DATA),
@@ -57,9 +71,14 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("a2a3:tload:TL-03", "write more", MORE_ROWS),
     ("a2a3:tstore:TT-01", "read more", MORE_ROWS),
     ("a2a3:tstore:-", "read more", OFF_PIPES),
+    ("a2a3:mscatter", "flags", ONE_WAIT),
+    ("(tmov|tstore|textract|tinsert)(_fp)?", "read less scaling", FACTORS),
+    ("tinsert", "refused by CP-INS-01", ANY_ROOM),
+    ("a5:tmatmul", "refused by CP-MM-02", NO_EXTENTS),
+    ("a2a3:tcvt", "refused by CP-CVT-02", FOUR_BITS),
     ("a2a3:ttrans:wrs", "pipes|flags|write less", CONVOLUTION),
     ("a5:(tmov|tmatmul(_mx)?(_acc|_bias)?)", "(read|write) padding (mat|acc|(scale_)?(left|right))", FRACTALS),
-    ("a5:(textract|tmov|tmatmul|tstore):compact", "(read|write) (less|padding) (mat|left|right|acc)", COMPACT),
+    ("(a2a3|a5):(textract|tmov|tmatmul|tstore):compact", "(read|write) (less|padding) (mat|left|right|acc)", COMPACT),
     ("a5:textract", "(read|write) padding (mat|left|right)", FRACTALS),
     ("a5:tfillpad", "write less mat", PADDED),
     ("a5:tload", "write padding mat", LOADED),
@@ -79,6 +98,7 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("ttrans", "read more", RAW),
     ("trowexpand\\w+", "write more", HIDDEN),
     ("a2a3:(texpands|tands|tors|txors)", "(read|write) (more|less)", FILLED),
+    ("a5:mgather", "pipes|flags|write less", HALVES),
     ("a5:texpands", "read more", AS_SOURCE),
     ("a5:ttri", "write more", BEHIND),
     ("a5:tfusedmuladd", "write (more|less)", MOVED_TWICE),
@@ -100,7 +120,9 @@ def reason(names: Sequence[str], kind: str, memory: str) -> str:
 UNCOMPARED: tuple[tuple[str, str, str], ...] = (
     ("", r"(TASSIGN|TRESHAPE|TSUBVIEW|TGET_SCALE_ADDR)\b.*", "states where a tile lies: no work of a pipe"),
     ("", r"(TSYNC|TFREE|TALLOC)\b.*", "flags only: no byte of the chip"),
-    ("", r"(SETFMATRIX|SET_IMG2COL_RPT|SET_IMG2COL_PADDING|SET_QUANT_SCALAR)\b.*", "sets registers"),
+    ("", r"(SETFMATRIX|SET_IMG2COL_RPT|SET_IMG2COL_PADDING|SET_QUANT_\w+)\b.*", "sets registers"),
+    ("", r"TPREFETCH\b.*", "fills a cache: no byte of the chip"),
+    ("", r"SYNCALL<SyncCoreType>.*", "a barrier of the hardware: no byte of the chip"),
 )
 """Why overloads are not compared: the family, or all; names and operands, as a pattern."""
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from ptokit.cxx.compile import Build, CompileError, CompileOptions
 from ptokit.cxx.problems import plain_name
+from ptokit.cxx.processes import CompileLimits
 from ptokit.cxx.record import AS_ASKED, ArrayArgument, ScalarArgument, works
 from ptokit.cxx.recording import VECTOR_CORES
 from ptokit.cxx.statements import CORES
@@ -24,6 +25,7 @@ from ptokit.finding import Finding, VerifyError, Where
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.opaque import GRID_BARRIERS
 from ptokit.isa.operand import TileSpec
+from ptokit.isa.policy import TileType
 from ptokit.isa.spelling import TMP
 from ptokit.lang.cpp_entries import LIBRARIES, entries_of, source_of
 from ptokit.lang.recorded import CppKernel, RecordedLaunches
@@ -45,6 +47,8 @@ MEMORIES = {memory.name: place.text for each in PROFILES.values() for place, mem
 """The machine's names of on-chip memories, and those of recordings."""
 ARRAY, NUMBER = 1 << 20, 64
 """Bytes of each array, and the value of each number, that an entry is run with."""
+LIMITS = CompileLimits(seconds=900)
+"""For the largest sources of the vendor's, and machines that do other work."""
 OWN = ("getvalue", "setvalue", "second_vector_core")
 """What the machine executes and no instruction of the headers is."""
 STATED = ("TL-03", "TT-01")
@@ -53,6 +57,8 @@ DIVISOR = "CP-DIV-01"
 """The rule that refuses zeros as divisors."""
 SAME = {"TPUSH": "tstore", "TPOP": "tload"}
 """Instructions of the headers that are others on the machine: queues between the cores lie in global memory."""
+PUSHED = {"vec": "tmov", "mat": "tinsert"}
+"""The same for pushes on A5 into UB or L1 of the other core (TPush.hpp)."""
 UNBOXED = ("nd", "dn")
 """Forms of tiles without fractals."""
 SOMEWHERE = {"read": "gather", "write": "scatter"}
@@ -75,7 +81,8 @@ class Assumed:
     core: str = ""
     """`AIC`, `AIV`, or `AIV0` and `AIV1` if both vector cores run."""
     boxes: tuple[tuple[str, Ranges], ...] = ()
-    """The memories of tiles of fractals, and their bytes, padding too."""
+    """The memories of tiles of fractals, and of rows outside of UB, which the headers move as such; and their bytes,
+    padding too."""
     form: str = ""
     """That of an instruction which is known by its effects only, or the rule of a finding."""
     block: int = 0
@@ -158,7 +165,7 @@ def watched() -> Iterator[list[Assumed]]:
             ranges = merged(touch.extent.positions(touch.place.start) * unit, unit)
             rows.append(Touch(touch.operand, touch.how, touch.place.name, ranges, touch.is_lost))
             tile = site.tiles.get(touch.operand)
-            if tile is not None and tile.format not in UNBOXED:
+            if tile is not None and (tile.format not in UNBOXED or (tile.rows == 1 and tile.loc is not TileType.Vec)):
                 boxes.append((touch.place.name, merged([touch.place.start * unit], tile.nbytes)))
         hidden = executed.call.route_kernel.handshake.seen_as
         pipes = [step.pipe.rpartition(".") for step in executed.steps if isinstance(step, PipeWork)]
@@ -362,7 +369,7 @@ def compare_file(root: Path, kept: Kept, target: str, source: Source) -> Compari
 def compare(witness: Witness, source: Source, target: str, into: Comparison, own: tuple[Path, ...] = ()) -> None:
     """Run entries of a source with the headers and on the machine, and compare their calls in order. `own`: folders of
     ptokit's headers, precompiled."""
-    family, file, options = profile(target).family, source.file, CompileOptions(core=source.core)
+    family, file, options = profile(target).family, source.file, CompileOptions(core=source.core, limits=LIMITS)
     try:
         kernels = list(_some(_kernels(file, family, replace(options, headers=own)), source.entries))
         build = witness.compile(file, family, options)
@@ -386,7 +393,7 @@ def compare(witness: Witness, source: Source, target: str, into: Comparison, own
                 observed.sort(key=lambda pair: pair[0])
                 assumed.sort(key=lambda each: each.place)
             calls = [call for _, call in observed]
-            names = [SAME.get(call.name, call.name.lower()) for call in calls], [call.name for call in assumed]
+            names = [*map(named, calls)], [call.name for call in assumed]
             if names[0] != names[1]:
                 into.files["unlike"] += 1
                 into.unlike.append(f"{file.name} {kernel.entry.name}: {apart(*names)}")
@@ -395,6 +402,12 @@ def compare(witness: Witness, source: Source, target: str, into: Comparison, own
             for at in alike:
                 for seen, said in zip(calls[at.a :][: at.size], assumed[at.b :][: at.size], strict=True):
                     into.add(kernel.entry.name, seen, said)
+
+
+def named(call: Observed) -> str:
+    """The instruction of the machine that a call is."""
+    into = [PUSHED[place.memory] for place in call.bytes_of("write") if place.memory in PUSHED]
+    return into[0] if into and call.name == "TPUSH" else SAME.get(call.name, call.name.lower())
 
 
 def apart(headers: Sequence[str], machine: Sequence[str]) -> str:

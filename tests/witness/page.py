@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,15 +30,15 @@ def _lines(found: Comparison, target: str, every: Sequence[Overload], seconds: s
     yield f"# The headers of {target} beside the tables"
     yield f"\nWritten by `make witness`. Sources: {files}. {found.summary.partition('}, ')[2]}; {seconds}."
     names = {row.overload.name for row in rows}
-    yield f"\nOf {len(rows)} overloads of {len(names)} public instructions, {compared} are compared; the others have a"
-    yield f"reason. Lines are those of `{HEADER}`."
+    known = sum(bool(row.why) and not row.calls for row in rows)
+    yield f"\nOf {len(rows)} overloads of {len(names)} public instructions, {compared} are compared. Of the others,"
+    yield f"{known} have a reason, and {len(rows) - compared - known} no kernel yet. Lines are those of `{HEADER}`."
     yield "\n| overload | line | calls | agree | differ with a reason | without |\n|---|---|---|---|---|---|"
     yield from map(str, rows)
     yield "\n## Reasons\n\n| instructions | difference | why it stays |\n|---|---|---|"
     yield from (f"| `{names}` | {kinds} | {why} |".replace("|(", "(") for names, kinds, why in _escaped())
     yield "\n## Open\n"
     yield from (f"- {line}" for line in [line for some in found.examples.values() for line in some] or ["nothing"])
-    yield from (f"- {row.overload}: not compared" for row in rows if not row.calls and not row.why)
     yield "\n## Without a partner\n"
     yield from (f"- {line}" for line in sorted(found.unlike) or ["nothing"])
     yield "\n## Not compiled\n"
@@ -61,15 +62,22 @@ class OverloadRow:
 
     def __str__(self) -> str:
         counts = f"{self.calls} | {self.agree} | {self.known or ''} | {self.differ or ''}"
-        shown = counts if self.calls else f"{self.why} | | |"
+        shown = counts if self.calls else f"{self.why or 'no kernel yet'} | | |"
         return f"| `{self.overload}` | {self.overload.line} | {shown} |"
 
 
 def overload_rows(found: Comparison, every: Sequence[Overload]) -> Iterator[OverloadRow]:
     """One for each overload, by name."""
+    public = {(each.name, each.line) for each in every}
+    direct = Counter[str]()
+    for (name, line, _), count in found.overloads.items():
+        direct[name] += count if (name, line) not in public else 0
     for each in sorted(every, key=lambda each: (each.name, each.line)):
         counts = (found.overloads[each.name, each.line, outcome] for outcome in ("agree", "reason", "differ"))
-        yield OverloadRow(each, *counts, why=uncompared(found.family, str(each)) or _absent(each))
+        why = uncompared(found.family, str(each)) or _absent(each)
+        if not why and direct[each.name]:
+            why = f"the tests call `{each.name}_IMPL` instead: {direct[each.name]} calls"
+        yield OverloadRow(each, *counts, why=why)
 
 
 def _absent(overload: Overload) -> str:

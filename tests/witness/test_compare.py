@@ -98,6 +98,15 @@ def ordered(*events: str) -> Observed:
     return Observed("TADD", made)
 
 
+@pytest.mark.parametrize(("around", "pipes"), [(["V"], {"V"}), (["V", "MTE3"], {"S"}), ([], {"S"})])
+def test_scalar_work_counts_as_that_of_the_one_pipe_around_it(around: list[str], pipes: set[str]) -> None:
+    """A gather by elements on A2/A3 waits for all pipes (MGather.hpp:215): no other pipe stands for it."""
+    before = [ObservedIntrinsic("wait_flag", "S", flag=(pipe, "S", "0")) for pipe in around]
+    behind = [ObservedIntrinsic("set_flag", "S", flag=("S", pipe, "0")) for pipe in around]
+    work = ObservedIntrinsic("store", "S", (ObservedAccess("write", VEC, np.array([(0, 4)])),))
+    assert Observed("MGATHER", [*before, work, *behind]).pipes == pipes
+
+
 def with_barriers(late: str, *, ends: bool) -> Assumed:
     """The same call on the machine."""
     touches = tuple(Touch(f"{k}", "write", "UB", np.array([(k * 64, k * 64 + 64)]), False) for k in range(3))
@@ -217,6 +226,57 @@ def test_masks_scatter_by_the_scalar_pipe_and_gather_a_row_for_each_of_the_sourc
         kernel[1](engine="machine", target=target)
     assert (found[0].flags, found[0].pipes) == (flags, {"V"})
     assert found[0].bytes_of("write")["vec"].tolist() == [[0, written]]
+
+
+ONE_ELEMENT = """#include <pto/pto-inst.hpp>
+using namespace pto;
+template <typename One, typename Whole>
+AICORE void moved() {{
+  One one;
+  Whole whole;
+  TASSIGN(one, 0x8000);
+  TASSIGN(whole, 0x0);
+  TEXTRACT(one, whole, 3, 5);
+  TINSERT(whole, one, {row}, {col});
+}}
+__global__ AICORE void k() {{
+  moved<Tile<TileType::Vec, float, {one}>, Tile<TileType::Vec, float, {whole}>>();
+}}
+"""
+PLAIN_ONE = {"one": "1, 8, BLayout::RowMajor, 1, 1", "whole": "16, 64", "row": "3", "col": "5"}
+BOXED_ONE = {
+    "one": "16, 8, BLayout::ColMajor, 1, 1, SLayout::RowMajor",
+    "whole": "16, 64, BLayout::ColMajor, 16, 64, SLayout::RowMajor",
+    "row": "3",
+    "col": "8",
+}
+
+
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+@pytest.mark.parametrize(
+    ("form", "read", "written"),
+    [(PLAIN_ONE, (3 * 64 + 5) * 4, (3 * 64 + 5) * 4), (BOXED_ONE, (3 * 8 + 5) * 4, (16 * 8 + 3 * 8) * 4)],
+)
+def test_the_scalar_pipe_moves_one_element_within_ub(
+    tmp_path: Path, target: str, form: dict[str, str], read: int, written: int
+) -> None:
+    (tmp_path / "k.cpp").write_text(ONE_ELEMENT.format(**form))
+    kernel = load_cpp(str(tmp_path / "k.cpp"), target=target)
+    with watched() as found, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kernel[1](engine="machine", target=target)
+    taken, put = found
+    assert [each.flags for each in found] == [{("V", "S"), ("S", "V")}] * 2 and taken.pipes == put.pipes == {"V"}
+    assert (taken.bytes_of("read")["vec"].tolist(), put.bytes_of("write")["vec"].tolist()) == (
+        [[read, read + 4]],
+        [[written, written + 4]],
+    )
+    (tmp_path / "more.cpp").write_text(ONE_ELEMENT.format(**{**form, "one": form["one"].replace("1, 1", "1, 4")}))
+    kernel = load_cpp(str(tmp_path / "more.cpp"), target=target)
+    with watched() as found, warnings.catch_warnings(), suppress(VerifyError):
+        warnings.simplefilter("ignore")
+        kernel[1](engine="machine", target=target)
+    assert not any(each.flags for each in found)
 
 
 BY_CORE = """#include <pto/pto-inst.hpp>

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
-import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -15,11 +12,11 @@ from typing import Any
 from rich.text import Text
 
 from ptokit import progress
-from ptokit.cli.problems import FOUND, Misuse, print_error, printable, status_of
+from ptokit.cli.problems import FOUND, Misuse, apart, print_error, printable, status_of
 from ptokit.cli.report import joined, place_data, print_json, print_lines, summary_of, target_data
 from ptokit.cli.request import ALL, ProgramRequest
 from ptokit.cli.subject import kernels_of, message_of, named_kernel, place_of_problem
-from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError, counted
+from ptokit.finding import Finding, OutOfBoundsError, VerifyError, counted
 from ptokit.lang.check import LaunchWatcher, TargetReport, WatchedLaunch
 from ptokit.lang.kernel import Kernel
 from ptokit.lang.launcher import Launchable
@@ -232,7 +229,7 @@ def check_launches(request: ProgramRequest, args: Sequence[str], as_json: bool, 
 def _run(script: Script, check: LaunchCheck) -> tuple[BaseException | None, Mapping[str, object]]:
     """Run a script to its end; returns what it raises, and the names that it defines."""
     try:
-        with _apart(), progress.task(f"{script.name},"), progress.hidden(), LaunchWatcher(check.look).watching():
+        with apart(), progress.task(f"{script.name},"), progress.hidden(), LaunchWatcher(check.look).watching():
             return None, script.run()
     except KeyboardInterrupt:
         raise
@@ -240,15 +237,6 @@ def _run(script: Script, check: LaunchCheck) -> tuple[BaseException | None, Mapp
         return (None if end.code in (None, 0) else end), {}
     except BaseException as problem:
         return problem, {}
-
-
-@contextmanager
-def _apart() -> Iterator[None]:
-    """Around a script: what it prints goes to standard error, and hazards are reported at the end."""
-    with warnings.catch_warnings(), redirect_stdout(sys.stderr):
-        for kind in WARNINGS.values():
-            warnings.simplefilter("ignore", kind)
-        yield
 
 
 def _without_launches(name: str, names: Mapping[str, object], command: str) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
 
 from ptokit.brief import elided
-from ptokit.finding import LEVELS, Finding, is_modelled
+from ptokit.finding import LEVELS, WARNINGS, Finding, is_modelled
 from ptokit.markup import printable as without_controls
 
 FINE, FOUND, MISUSED, UNMODELLED, INTERRUPTED = 0, 1, 2, 3, 130
@@ -54,6 +55,15 @@ def misused(*kinds: type[BaseException], by: str = "") -> Iterator[None]:
     except kinds as problem:
         is_of_system = by and isinstance(problem, OSError)  # without its number, and the name again
         raise Misuse(f"{by}{described(problem) if is_of_system else problem}") from problem
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """Around a script or a call of the library: what it prints goes to standard error, hazards are reported later."""
+    with warnings.catch_warnings(), redirect_stdout(sys.stderr):
+        for kind in WARNINGS.values():
+            warnings.simplefilter("ignore", kind)
+        yield
 
 
 def described(problem: BaseException) -> str:

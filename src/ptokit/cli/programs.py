@@ -6,8 +6,6 @@ import ast
 import io
 import os
 import shlex
-import sys
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
@@ -32,6 +30,7 @@ from ptokit.cli.problems import (
     UNMODELLED,
     WORDS,
     Misuse,
+    apart,
     described,
     print_error,
     printable,
@@ -53,7 +52,7 @@ from ptokit.cli.report import (
 )
 from ptokit.cli.request import ALL, ProgramRequest
 from ptokit.cli.subject import entries_in, find, is_source, left_out, named_kernel, stated_target
-from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError
+from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Param
 from ptokit.lang.check import check, show
@@ -262,26 +261,23 @@ def placed_programs(request: ProgramRequest) -> list[Program]:
 
 
 def _placed(kernel: Launchable, request: ProgramRequest) -> list[Program]:
+    target = request.target or (kernel.targets[0] if kernel.targets else None)
+    programs, machine = _programs(kernel, request, target), mode_of(target).profile
+    return [place(program, machine, request.dyn_ub).program for program in programs]
+
+
+def _programs(kernel: Launchable, request: ProgramRequest, target: str | None) -> list[Program]:
+    """The programs of a kernel's launches on a target."""
     values = _values(kernel, request)
     with library_call():
-        target = request.target or (kernel.targets[0] if kernel.targets else None)
         mode = mode_of(target, dyn_ub=request.dyn_ub)
         arguments = kernel.bind_for_check((), values)
-        launches = kernel.launches(arguments, mode, request.grid).made
-        return [
-            place(each.trace(arguments, mode).program, mode.profile, request.dyn_ub).program for each, _ in launches
-        ]
+        return [each.trace(arguments, mode).program for each, _ in kernel.launches(arguments, mode, request.grid).made]
 
 
 def program_of(request: ProgramRequest) -> Program:
-    """The program of a kernel for a target."""
-    kernel = find(request)
-    values = _values(kernel, request)
-    with library_call():
-        mode = mode_of(request.target, dyn_ub=request.dyn_ub)
-        arguments = kernel.bind_for_check((), values)
-        ((launched, _), *_) = kernel.launches(arguments, mode, request.grid).made
-        return launched.trace(arguments, mode).program
+    """The program of a kernel for a target; of several launches, that of the first."""
+    return _programs(find(request), request, request.target)[0]
 
 
 def _values(kernel: Launchable, request: ProgramRequest, outs: Iterable[str] | None = None) -> dict[str, Any]:
@@ -324,9 +320,7 @@ def _destinations(out: Iterable[str], timeline: str | None = None) -> dict[str, 
 @contextmanager
 def library_call() -> Iterator[None]:
     """Around a call of the library: hazards are reported later, and only results go to standard output."""
-    with warnings.catch_warnings(), redirect_stdout(sys.stderr):
-        for kind in WARNINGS.values():
-            warnings.simplefilter("ignore", kind)
+    with apart():
         try:
             yield
         except (TextError, VerifyError, OutOfBoundsError, Misuse, KeyboardInterrupt):

@@ -43,10 +43,18 @@ UNCHECKED = "-fno-sanitize=undefined"
 PLAIN = ("-fPIC", "-w", "-fno-strict-aliasing", "-fno-delete-null-pointer-checks", "-ftemplate-depth=512", UNCHECKED)
 OF_MESSAGES = {"gcc": ("-fno-diagnostics-show-caret", "-fdiagnostics-column-unit=byte"), "clang": ()}
 """GCC reads the file that a `#line` names to show a line of it, and to count columns."""
-LINK = ("-shared", "-g1", "-Wl,-z,lazy", UNCHECKED)
-"""A function that no source defines matters only when it is called: some compilers bind all at once unless told so."""
+ANNOUNCED = {
+    "gcc": ("-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0"),
+    "clang": ("-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0",
+              "-mllvm", "-tsan-instrument-read-before-write=1"),
+}  # fmt: skip
+"""With these a compiler calls the recorder before each load and store."""
+WRAPPED = tuple(f"-Wl,--wrap={name}" for name in ("memcpy", "memmove", "memset"))
+LINK = ("-shared", "-g1", "-Wl,-z,lazy", *WRAPPED, UNCHECKED)
+"""A function that no source defines matters only when it is called: some compilers bind all at once unless told so. The
+recorder sees what these copy and fill."""
 RUNTIME = OWN / "ptokit" / "runtime.cpp"
-FORMAT = 5
+FORMAT = 6
 """Of kept libraries; it grows when a library is made in another way."""
 NOT_INSTALLED = "is not installed"
 UNSEEN = re.compile("No such file or directory|file not found|Permission denied|cannot open")
@@ -341,7 +349,8 @@ class _Compilation:
         flags = [flag for flag in self.options.flags if not flag.startswith(("-std=", "--std="))]
         macros = [f"-D{name}" for name in (*macros_of(self.target, *CORE_MACROS[core]), *self.used)]
         return [
-            *self._own_command(_standard(self.options), *macros), "-include", str(self._builtins()),
+            *self._own_command(_standard(self.options), *ANNOUNCED[self.compiler.family], *macros),
+            "-include", str(self._builtins()),
             *(_without_precompiled(flags) if self.compiler.family == "clang" else flags), "-I", str(self.generated),
             "-iquote", str(self.source.parent),
         ]  # fmt: skip

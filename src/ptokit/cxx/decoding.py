@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from ptokit.cxx.operands import (
-    DIMS,
     Arrays,
     ArraySlot,
     ConstantSlot,
@@ -40,6 +39,7 @@ from ptokit.isa.catalog import INSTRUCTIONS, derived, variants
 from ptokit.isa.dtype import INT32, DType, dtype
 from ptokit.isa.instruction import Cpp, Instruction, Modifier, Modifiers, Param
 from ptokit.isa.opaque import ADDRESSES, EXACT, NONE, OWN_KINDS, OpaqueKind, form_for, recorded_form, unused
+from ptokit.isa.operand import BLOCK
 from ptokit.isa.policy import PtoEnum, TileType
 from ptokit.isa.spelling import TMP
 from ptokit.program.ir import Constant
@@ -125,21 +125,27 @@ BY_MEMORY = (("fp", 2, TileType.Scaling), ("acc", 1, TileType.Acc), ("bias", -1,
 
 
 def with_element(call: RecordedCall, arguments: Sequence[LaunchArgument]) -> RecordedCall:
-    """A scalar access to an array with the element as its operand; another call as it is."""
-    pointer = call.operands[0] if call.name in EXACT and call.operands else None
-    if not isinstance(pointer, RecordedPointer) or pointer.argument is None:
+    """An access through a pointer to elements of an array, as those of its type; another call as it is."""
+    array = call.operands[0] if call.name in EXACT and call.operands else None
+    if not isinstance(array, RecordedArray) or array.argument is None:
         return call
-    kind = arguments[pointer.argument].dtype
-    offset = pointer.offset - pointer.offset % element_type(kind).size
-    ones, fixed = (1,) * DIMS, (False,) * 2 * DIMS
-    return replace(call, operands=(RecordedArray(pointer.argument, offset, kind, ones, ones, "ND", fixed),))
+    kind = arguments[array.argument].dtype
+    if element_type(kind).size != element_type(array.dtype).size:
+        return call
+    operands = (replace(each, dtype=kind) if isinstance(each, RecordedArray) else each for each in call.operands)
+    return replace(call, operands=tuple(operands))
 
 
 def _element(call: RecordedCall, arrays: Arrays) -> tuple[InstrShape, Indices]:
-    """A scalar access to an element of a tile or of an array."""
-    if isinstance(call.operands[0], RecordedArray):
-        view, numbers = arrays.view(call.operands[0])
-        return InstrShape(call.name, (view,), (), None, (0,), call.site, EXACT[call.name]), numbers
+    """A scalar access to an element of a tile, or what pointers reach."""
+    if len(call.operands) < 2 or isinstance(call.operands[1], RecordedArray):
+        slots, numbers = list[Slot](), list[int]()
+        for operand in call.operands:
+            slot, own = _reached(operand, arrays)
+            slots.append(slot)
+            numbers += own
+        words = tuple(range(len(slots)))
+        return InstrShape(call.name, tuple(slots), (), None, words, call.site, EXACT[call.name]), tuple(numbers)
     tile, offset, *value = call.operands
     if not isinstance(tile, RecordedTile) or not isinstance(offset, RecordedScalar):
         raise Unexpressible(f"ptokit does not model {call.name} with these arguments")
@@ -152,6 +158,20 @@ def _element(call: RecordedCall, arrays: Arrays) -> tuple[InstrShape, Indices]:
         slots.append(more)
         numbers += own
     return InstrShape(call.name, tuple(slots), (), None, (0, 2)[: len(slots)], call.site, EXACT[call.name]), numbers
+
+
+def _reached(operand: RecordedOperand, arrays: Arrays) -> tuple[Slot, Indices]:
+    """Elements of an array, or of an on-chip memory: those of a tile in whole blocks around them."""
+    if isinstance(operand, RecordedArray):
+        return arrays.view(operand)
+    if not isinstance(operand, RecordedTile) or operand.address is None:
+        raise Unexpressible("the pointer is in no memory")
+    size = element_type(operand.dtype).size
+    first, count = operand.address % BLOCK // size, operand.cols
+    cols = -(-(first + count) * size // BLOCK) * BLOCK // size
+    start = operand.address - operand.address % BLOCK
+    slot, numbers = element_slot(replace(operand, address=start, cols=cols, valid_cols=cols), first, count)
+    return replace(slot, tile=replace(slot.tile, is_pointed=True)), numbers
 
 
 def _number_slot(operand: RecordedScalar, kind: DType) -> tuple[Slot, Indices]:

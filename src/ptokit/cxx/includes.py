@@ -21,7 +21,7 @@ def rewrite(text: str) -> str:
     on-chip memories become pointers; lines stay."""
     if "<<<" in text:
         text = rewrite_launches(text)
-    text = _ON_CHIP.sub(_on_chip, text) if "buf__" in text else text
+    text = _PLAIN_CAST.sub(_plain_cast, _ON_CHIP.sub(_on_chip, text)) if "buf__" in text else text
     text = _LEFT_OUT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
     text = _replaced(text, ("asm", "__asm__"), "(", "(void)0") if "asm" in text else text
     return _replaced(text, (SCOPE,), "{", '::ptokit::record("vec_scope");') if SCOPE in text else text
@@ -30,17 +30,24 @@ def rewrite(text: str) -> str:
 _LEFT_OUT = re.compile(r"\[\s*aicore\s*\]|\btypedef\s+struct\s*\{[^{}]*\}\s*(?:hifloat8|float[48]_e\w+)_t\s*;")
 """An attribute, and types in the place of those that a device compiler lacks, and ptokit has."""
 SCOPE = "__VEC_SCOPE__"
-_ON_CHIP = re.compile(
-    r"\breinterpret_cast\s*<\s*(?P<const>(?:\b(?:const|volatile)\s+)*)__(?P<memory>ubuf|cbuf)__\s+"
-    r"(?P<type>[\w:]+(?:\s+[\w:]+)*\s*\*)\s*>"
+_POINTED = (
+    r"\s*(?P<const>(?:\b(?:const|volatile)\s+)*)__(?P<memory>ubuf|cbuf)__\s+"
+    r"(?P<type>[\w:]+(?:\s+[\w:]+)*\s*\*)\s*"
 )
-"""A cast to a pointer into an on-chip memory."""
+_ON_CHIP = re.compile(rf"\breinterpret_cast\s*<{_POINTED}>")
+_PLAIN_CAST = re.compile(rf"(?:(?<![\w>\])!~\s])|(?<=\breturn))(?P<space>\s*)\({_POINTED}\)(?=\s*[\w(&*])")
+"""Casts to a pointer into an on-chip memory."""
 _MEMORIES = {"ubuf": "vec", "cbuf": "mat"}
 
 
-def _on_chip(match: re.Match[str]) -> str:
+def _on_chip(match: re.Match[str], name: str = "on_chip") -> str:
     lines = "".join(_NEWLINE.findall(match[0]))
-    return f"::ptokit::on_chip<::ptokit::Memory::{_MEMORIES[match['memory']]}, {match['const']}{match['type']}>{lines}"
+    return f"::ptokit::{name}<::ptokit::Memory::{_MEMORIES[match['memory']]}, {match['const']}{match['type']}>{lines}"
+
+
+def _plain_cast(match: re.Match[str]) -> str:
+    """Such a cast as an operator, which takes what the cast takes."""
+    return f"{match['space']}{_on_chip(match, 'OnChip')}{{}} ->* "
 
 
 def _replaced(text: str, words: tuple[str, ...], bracket: str, by: str) -> str:

@@ -9,13 +9,14 @@ may differ in how often an inner loop repeats.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import count
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count, groupby
 from typing import Any, TypeVar
 
 import numpy as np
 
+from ptokit.cxx.alike import Ints
 from ptokit.cxx.fit import Numbers, Unfit, fit
 from ptokit.program.expr import BLOCK_IDX, SUBBLOCK_IDX, Expr, Var, substitute
 
@@ -234,13 +235,47 @@ class Repeated:
 Folded = Single | Repeated
 
 
+class Tables:
+    """The numbers of calls: a table for each shape, with a row for each distinct call."""
+
+    def __init__(self) -> None:
+        self._parts: dict[int, list[np.ndarray[Any, Any]]] = {}
+        self._sizes: Counter[int] = Counter()
+
+    def add(self, shape: int, rows: np.ndarray[Any, Any]) -> int:
+        """Append rows of a shape; returns the place of the first."""
+        self._parts.setdefault(shape, []).append(rows)
+        self._sizes[shape] += len(rows)
+        return self._sizes[shape] - len(rows)
+
+    def table(self, shape: int) -> np.ndarray[Any, Any]:
+        """The table of a shape."""
+        parts = self._parts[shape]
+        if len(parts) > 1:
+            parts[:] = [np.concatenate(parts)]
+        return parts[0]
+
+    def numbers(self, shape: int, row: int) -> tuple[int, ...]:
+        """The numbers of one call."""
+        return tuple(self.table(shape)[row].tolist())
+
+
+def table_of(rows: Sequence[Sequence[int]]) -> np.ndarray[Any, Any]:
+    """Rows of numbers, of 64 bits if they all fit."""
+    try:
+        return np.array(rows, np.int64)
+    except OverflowError:
+        return np.array(rows, object)
+
+
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """What one block did: the shape and the numbers of each call."""
+    """What one block did: the shape of each call, and its row in the table of that."""
 
     block: int
-    shapes: Sequence[int]
-    numbers: Sequence[tuple[int, ...]]
+    shapes: Ints
+    rows: Ints
+    tables: Tables
     vector: int | None = None
     """The vector core of the block; None if the program has one."""
 
@@ -255,9 +290,100 @@ class FoldedBlocks:
     """The vector core that does it; None for each."""
 
 
-Row = tuple[Stream, list[Entry]]
-"""Entries of one stream."""
 Part = TypeVar("Part")
+
+
+@dataclass(frozen=True, eq=False)
+class _Column:
+    """What stands at one place of many rounds: a call, or a loop."""
+
+    id: int
+    at: Ints
+    """Of a call, in each round: its position among the calls of all streams. Of a loop: how many rounds it has."""
+    kinds: Ints | None = None
+    """Of a loop: what each of its rounds consists of, all after each other: an index of `bodies`."""
+    places: Ints | None = None
+    """Of a loop: which round of that kind each of them is."""
+    bodies: tuple[tuple[_Column, ...], ...] = ()
+
+    @property
+    def starts(self) -> Ints:
+        """Of a loop: where the rounds begin."""
+        return np.cumsum(self.at) - self.at
+
+
+def _columns(rounds: Sequence[Sequence[Entry]]) -> tuple[_Column, ...]:
+    """The columns of rounds with equal ids."""
+    return tuple([_column(column) for column in zip(*rounds, strict=True)])
+
+
+def _column(column: Sequence[Any]) -> _Column:
+    first: Entry = column[0]
+    if isinstance(first, Once):
+        return _Column(first.id, np.array([entry.at for entry in column], np.int64))
+    rounds = [round_ for entry in column for round_ in entry.rounds]
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for at, round_ in enumerate(rounds):
+        alike.setdefault(_ids(round_), []).append(at)
+    kinds, places = np.empty((2, len(rounds)), np.int64)
+    for number, own in enumerate(alike.values()):
+        kinds[own], places[own] = number, np.arange(len(own))
+    counts = np.array([len(entry.rounds) for entry in column], np.int64)
+    bodies = tuple([_columns([rounds[at] for at in own]) for own in alike.values()])
+    return _Column(first.id, counts, kinds, places, bodies)
+
+
+def _ranges(starts: Ints, counts: Ints) -> Ints:
+    """Consecutive numbers from each start on, one after the other."""
+    ends = np.cumsum(counts)
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + counts, counts)
+
+
+def _taken(column: _Column, rounds: Ints) -> _Column:
+    """The same of some rounds."""
+    if column.kinds is None or column.places is None:
+        return replace(column, at=column.at[rounds])
+    inner = _ranges(column.starts[rounds], column.at[rounds])
+    return replace(column, at=column.at[rounds], kinds=column.kinds[inner], places=column.places[inner])
+
+
+def _repeated(column: _Column, bases: Ints) -> _Column:
+    """A column for several streams that are alike, whose calls begin at some positions."""
+    if column.kinds is None or column.places is None:
+        return replace(column, at=np.add.outer(bases, column.at).reshape(-1))
+    sizes = np.bincount(column.kinds, minlength=len(column.bodies))
+    places = np.add.outer(np.arange(len(bases)), np.zeros(len(column.places), np.int64)) * sizes[column.kinds]
+    return replace(
+        column,
+        at=np.tile(column.at, len(bases)),
+        kinds=np.tile(column.kinds, len(bases)),
+        places=(places + column.places).reshape(-1),
+        bodies=tuple([tuple([_repeated(each, bases) for each in body]) for body in column.bodies]),
+    )
+
+
+def _joined(parts: Sequence[_Column]) -> _Column:
+    """Columns with one id, one after the other."""
+    first, at = parts[0], np.concatenate([part.at for part in parts])
+    if len(parts) == 1 or first.kinds is None:
+        return replace(first, at=at)
+    bodies: dict[tuple[int, ...], list[tuple[_Column, ...]]] = {}
+    kinds, places, sizes = list[Ints](), list[Ints](), Counter[int]()
+    for part in parts:
+        assert part.kinds is not None and part.places is not None
+        keys = [tuple([column.id for column in body]) for body in part.bodies]
+        for key in keys:
+            bodies.setdefault(key, [])
+        new = np.array([list(bodies).index(key) for key in keys])
+        kinds.append(new[part.kinds])
+        places.append(part.places + np.array([sizes[number] for number in new.tolist()])[part.kinds])
+        for key, number, body, size in zip(
+            keys, new.tolist(), part.bodies, np.bincount(part.kinds, minlength=len(keys)).tolist(), strict=True
+        ):
+            bodies[key].append(body)
+            sizes[number] += size
+    made = tuple([tuple(map(_joined, zip(*own, strict=True))) for own in bodies.values()])
+    return _Column(first.id, at, np.concatenate(kinds), np.concatenate(places), made)
 
 
 def fold(blocks: Sequence[Sequence[Stream]], rank: Rank) -> list[FoldedBlocks]:
@@ -265,64 +391,79 @@ def fold(blocks: Sequence[Sequence[Stream]], rank: Rank) -> list[FoldedBlocks]:
     alike share them. Raises Unfit if the streams of one block do not."""
     nester = Nester(rank)
     known: dict[bytes, list[Entry]] = {}
-    groups: dict[tuple[int | None, ...], list[list[Row]]] = {}
+    groups: dict[tuple[int | None, ...], list[tuple[Sequence[Stream], bytes]]] = {}
     for streams in blocks:
         shapes = streams[0].shapes
-        key = np.asarray(shapes, np.int64).tobytes()
+        key = shapes.tobytes()
         if key not in known:
-            known[key] = nester.nest(shapes)
+            known[key] = nester.nest(shapes.tolist())
         vector = streams[0].vector if len(streams) == 1 else None
         alike = (vector, len(streams), *(entry.id for entry in known[key]))
-        groups.setdefault(alike, []).append([(stream, known[key]) for stream in streams])
-    return [piece for rows in groups.values() for piece in _Folder().blocks(rows)]
+        groups.setdefault(alike, []).append((streams, key))
+    return [piece for rows in groups.values() for piece in _Folder(rows, known).blocks()]
 
 
 class _Folder:
     """Finds the expressions of one group of blocks."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows: Sequence[tuple[Sequence[Stream], bytes]], known: Mapping[bytes, list[Entry]]) -> None:
         self._numbers = count()
+        self._rows = rows
+        streams = [stream for own, _ in rows for stream in own]
+        self._shapes = np.concatenate([stream.shapes for stream in streams])
+        self._places = np.concatenate([stream.rows for stream in streams])
+        self._tables = streams[0].tables
+        sizes = np.array([len(stream.shapes) for stream in streams])
+        bases = dict(zip(map(id, streams), (np.cumsum(sizes) - sizes).tolist(), strict=True))
+        parts: list[tuple[_Column, ...]] = []
+        for key, alike in groupby(rows, key=lambda row: row[1]):
+            own = np.array([bases[id(stream)] for streams, _ in alike for stream in streams])
+            parts.append(tuple([_repeated(column, own) for column in _columns([known[key]])]))
+        self._columns = tuple(map(_joined, zip(*parts, strict=True)))
 
-    def blocks(self, rows: list[list[Row]]) -> Iterator[FoldedBlocks]:
+    def blocks(self) -> Iterator[FoldedBlocks]:
         """The blocks in as few groups as expressions allow."""
+        rows, width = self._rows, len(self._rows[0][0])
 
         def build(first: int, end: int) -> FoldedBlocks:
-            chosen = [row for own in rows[first:end] for row in own]
-            blocks = tuple(own[0][0].block for own in rows[first:end])
-            if len(rows[0]) == 1:
-                points, variables = [[stream.block] for stream, _ in chosen], (BLOCK_IDX,)
+            chosen = [stream for streams, _ in rows[first:end] for stream in streams]
+            blocks = tuple(streams[0].block for streams, _ in rows[first:end])
+            if width == 1:
+                points, variables = [[stream.block] for stream in chosen], (BLOCK_IDX,)
             else:
-                points, variables = [[stream.block, stream.vector] for stream, _ in chosen], (BLOCK_IDX, SUBBLOCK_IDX)
-            body = _named(self._body(chosen, np.array(points, np.int64), variables))
-            return FoldedBlocks(blocks, body, chosen[0][0].vector if len(rows[0]) == 1 else None)
+                points, variables = [[stream.block, stream.vector] for stream in chosen], (BLOCK_IDX, SUBBLOCK_IDX)
+            taken = np.arange(width * first, width * end)
+            columns = [_taken(column, taken) for column in self._columns]
+            body = _named(self._body(columns, np.array(points, np.int64), variables))
+            return FoldedBlocks(blocks, body, chosen[0].vector if width == 1 else None)
 
         return _pieces(len(rows), build)
 
-    def _body(self, rows: list[Row], points: Numbers, variables: tuple[Var, ...]) -> tuple[Folded, ...]:
-        """Statements that all rows have in common."""
-        ids = [entry.id for entry in rows[0][1]]
-        if any([entry.id for entry in entries] != ids for _, entries in rows[1:]):
-            raise Unfit
+    def _body(self, columns: Sequence[_Column], points: Numbers, variables: tuple[Var, ...]) -> tuple[Folded, ...]:
+        """The statements of some columns."""
         found: list[Folded] = []
-        for number, entry in enumerate(rows[0][1]):
-            column: list[Any] = [(stream, entries[number]) for stream, entries in rows]
-            if isinstance(entry, Once):
-                found.append(_single(column, points, variables))
+        for column in columns:
+            if column.kinds is None:
+                found.append(self._single(column.at, points, variables))
             else:
                 found += self._loop(column, points, variables)
         return tuple(found)
 
-    def _loop(self, column: list[tuple[Stream, Again]], points: Numbers, variables: tuple[Var, ...]) -> list[Folded]:
+    def _loop(self, column: _Column, points: Numbers, variables: tuple[Var, ...]) -> list[Folded]:
         """A loop, in as few pieces as expressions allow."""
-        counts = np.array([len(loop.rounds) for _, loop in column], np.int64)
+        counts, starts = column.at, column.starts
         var = Var(f"#{next(self._numbers)}")
 
         def build(first: int, end: int | None) -> list[Folded]:
-            rows: list[Row] = [(stream, round_) for stream, loop in column for round_ in loop.rounds[first:end]]
-            taken = counts if end is None else np.full(len(column), end - first, np.int64)
-            inner = np.concatenate([np.arange(first, first + number) for number in taken])
-            inside = np.column_stack((np.repeat(points, taken, axis=0), inner))
-            body = self._body(rows, inside, (*variables, var))
+            assert column.kinds is not None and column.places is not None
+            taken = counts if end is None else np.full(len(counts), end - first, np.int64)
+            rounds = _ranges(starts + first, taken)
+            kinds, places = column.kinds[rounds], column.places[rounds]
+            if (kinds != kinds[0]).any():
+                raise Unfit
+            inside = np.column_stack((np.repeat(points, taken, axis=0), rounds - np.repeat(starts, taken)))
+            columns = [_taken(each, places) for each in column.bodies[int(kinds[0])]]
+            body = self._body(columns, inside, (*variables, var))
             if end == first + 1:
                 return [*body]
             return [Repeated(var, first, fit(points, counts, variables) if end is None else end, body)]
@@ -331,20 +472,16 @@ class _Folder:
             return build(0, None)
         return [entry for piece in _pieces(int(counts[0]), build) for entry in piece]
 
-
-def _single(column: list[tuple[Stream, Once]], points: Numbers, variables: tuple[Var, ...]) -> Single:
-    stream, once = column[0]
-    shape = stream.shapes[once.at]
-    rows = [stream.numbers[entry.at] for stream, entry in column]
-    if not rows[0]:
-        return Single(shape, ())
-    if len(rows) == 1 or rows.count(rows[0]) == len(rows):
-        return Single(shape, rows[0])
-    try:
-        table = np.array(rows, np.int64)
-    except OverflowError as too_large:
-        raise Unfit from too_large
-    return Single(shape, tuple([fit(points, table[:, k], variables) for k in range(table.shape[1])]))
+    def _single(self, positions: Ints, points: Numbers, variables: tuple[Var, ...]) -> Single:
+        shape = int(self._shapes[positions[0]])
+        table = self._tables.table(shape)[self._places[positions]]
+        if not table.shape[1] or (table == table[0]).all():
+            return Single(shape, tuple(table[0].tolist()))
+        try:
+            table = table.astype(np.int64)
+        except OverflowError as too_large:
+            raise Unfit from too_large
+        return Single(shape, tuple([fit(points, table[:, k], variables) for k in range(table.shape[1])]))
 
 
 def _pieces(size: int, build: Callable[[int, int], Part]) -> Iterator[Part]:

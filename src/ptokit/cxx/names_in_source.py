@@ -25,6 +25,8 @@ MOST_BYTES = 32 << 20
 OF_PYTHON = (".py", ".pyw", ".pyi", ".pyc")
 """Ends of names of files that Python reads itself."""
 NAME = re.compile(r"[A-Za-z_]\w*")
+FORM = re.compile(r"(?:\d|_\w+)$")
+"""What the name of a form has behind that of its instruction: `tmrgsort2`, `tgather_mask`."""
 KEYWORDS = frozenset(("this", "static_cast", "reinterpret_cast", "const_cast", "std", "move", "pto"))
 
 
@@ -98,7 +100,8 @@ def argument_names(texts: SourceTexts, frames: Sequence[RecordedFrame], function
     text, begin = texts.text(frames[0].file), texts.start(frames[0].file, frames[0].line)
     tokens = tokens_of(text)
     near = range(tokens.from_offset(begin), tokens.from_offset(begin + LONGEST_CALL))
-    calls = [number for number in near if tokens.texts[number].lower() == function.lower()]
+    names = function.lower(), FORM.sub("", function.lower())
+    calls = [number for number in near if tokens.texts[number].lower() in names]
     if not calls:
         return []
     at = begin + frames[0].column  # compilers point at the name or behind it

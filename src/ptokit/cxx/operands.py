@@ -7,8 +7,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import gcd, prod
+from math import prod
+from typing import Any
 
+import numpy as np
+
+from ptokit.cxx.alike import Ints
 from ptokit.cxx.recording import CONVOLUTION, LaunchArgument, RecordedArray, RecordedCall, RecordedOperand, RecordedTile
 from ptokit.isa.dtype import FLOAT8_E8M0, DType, dtype
 from ptokit.isa.instruction import Instruction
@@ -18,6 +22,8 @@ from ptokit.program.expr import Expr
 from ptokit.program.ir import Argument, Constant, Number, Operand, View
 
 DIMS = 5
+MOST_SIZE = 1 << 61
+"""Sizes and strides beyond this, which only a damaged trace has, count as this."""
 STAND_INS: dict[str, str] = dict.fromkeys(("float4_e2m1", "float4_e1m2"), "uint8")
 """Other element types for those that no modelled instruction has: bytes, of two elements each."""
 PACKED_MEMORIES = ("mat", "left", "right")
@@ -143,6 +149,8 @@ class TileSlot:
     """The C++ object, if it has no address."""
     view: int = 0
     """Bytes from the start of that object."""
+    is_pointed: bool = False
+    """Whether it stands for whatever tiles a pointer reaches."""
 
     @property
     def size(self) -> int:
@@ -169,25 +177,25 @@ def tile_slot(tile: RecordedTile) -> tuple[TileSlot, Indices]:
 
 @dataclass(frozen=True)
 class ElementSlot:
-    """One element of a tile. Its numbers are the tile's address, unless it has none, the row and the column."""
+    """One element of a tile, or some side by side. Its numbers are the tile's address, unless it has none, the row and
+    the column."""
 
     tile: TileSlot
+    count: int = 1
 
     @property
     def size(self) -> int:
         return self.tile.size
 
 
-def element_slot(tile: RecordedTile, offset: int) -> tuple[ElementSlot, Indices]:
-    """The element of a tile at an offset in its storage. Raises Unexpressible."""
+def element_slot(tile: RecordedTile, offset: int, count: int = 1) -> tuple[ElementSlot, Indices]:
+    """The elements of a tile from an offset in its storage on. Raises Unexpressible."""
     slot, numbers = tile_slot(tile)
     if slot.spec.format not in ("nd", "dn"):
         raise Unexpressible("ptokit does not model elements of such a tile")
     row, col = divmod(offset, slot.spec.stride)
-    if not 0 <= row * slot.spec.stride + col < slot.spec.elements:
-        raise Unexpressible("the element is outside the tile")
     address = numbers[:-2]
-    return ElementSlot(slot), (*address, *((row, col) if slot.spec.format == "nd" else (col, row)))
+    return ElementSlot(slot, count), (*address, *((row, col) if slot.spec.format == "nd" else (col, row)))
 
 
 # --- arrays
@@ -239,94 +247,132 @@ def _pattern(use: RecordedArray) -> _Pattern:
     return _Pattern(use.argument, kind, layout, use.dynamic, strides)
 
 
+@dataclass(frozen=True, eq=False)
+class _Placed:
+    """Uses of one form in an argument: rising offsets, and the numbers of each."""
+
+    slot: ArraySlot
+    offsets: Ints
+    numbers: Ints
+
+
+Uses = dict[RecordedArray, Ints]
+"""Offsets of uses, by the use at offset 0."""
+
+
 class Arrays:
     """The arrays of a launch, as arguments of its program."""
 
-    def __init__(self, arguments: Sequence[LaunchArgument], uses: Iterable[RecordedArray]) -> None:
+    def __init__(self, arguments: Sequence[LaunchArgument], uses: Iterable[tuple[RecordedArray, Ints]]) -> None:
+        """`uses` come with the offsets at which they are."""
         self._names = UsedNames(argument.name for argument in arguments)
-        self._arrays = {k: argument for k, argument in enumerate(arguments) if argument.shape is not None}
+        uses = list(uses)
+        used = {use.argument for use, _ in uses}
+        self._arrays = {
+            k: argument
+            for k, argument in enumerate(arguments)
+            if argument.shape is not None and (k in used or not argument.is_stored)
+        }
         self._bases = {k: _base(array) for k, array in self._arrays.items()}
-        self._views: dict[RecordedArray, tuple[ArraySlot, Indices]] = {}
+        self._placed: dict[RecordedArray, list[_Placed]] = {}
         self._made: list[Argument] = []
-        groups: dict[_Pattern, list[RecordedArray]] = {}
-        for use in dict.fromkeys(map(array_in_bytes, uses)):
-            self._join(groups, use)
+        forms: dict[RecordedArray, list[Ints]] = {}
+        for use, offsets in uses:
+            forms.setdefault(replace(array_in_bytes(use), offset=0), []).append(offsets)
+        groups: dict[_Pattern, Uses] = {}
+        for form, parts in forms.items():
+            self._join(groups, form, np.unique(np.concatenate(parts)))
         for pattern, members in groups.items():
             self._place(pattern, members)
 
     def view(self, use: RecordedArray) -> tuple[ArraySlot, Indices]:
         """A recorded array as an argument and numbers."""
-        use = array_in_bytes(use)
-        if use not in self._views:
+        (found,) = self.views(use, np.array([use.offset]))
+        return found[0], tuple(found[2][0].tolist())
+
+    def views(self, use: RecordedArray, offsets: Ints) -> list[tuple[ArraySlot, Ints, Ints]]:
+        """A recorded array at several offsets: arguments, each with the places of its offsets, and their numbers."""
+        use, found = array_in_bytes(use), list[tuple[ArraySlot, Ints, Ints]]()
+        for placed in self._placed.get(replace(use, offset=0), ()):
+            at = np.minimum(np.searchsorted(placed.offsets, offsets), len(placed.offsets) - 1)
+            rows = np.flatnonzero(placed.offsets[at] == offsets)
+            if len(rows):
+                found.append((placed.slot, rows, placed.numbers[at[rows]]))
+        if not found:
             _pattern(use)  # says what is wrong
-        return self._views[use]
+            raise KeyError(use)
+        return found
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
         """The arguments: one for each array of the launch, and views of them."""
         return (*self._bases.values(), *self._made)
 
-    def _join(self, groups: dict[_Pattern, list[RecordedArray]], use: RecordedArray) -> None:
+    def _join(self, groups: dict[_Pattern, Uses], form: RecordedArray, offsets: Ints) -> None:
         try:
-            pattern = _pattern(use)
+            pattern = _pattern(form)
         except Unexpressible:
+            return
+        offsets = offsets[offsets % pattern.dtype.size == 0]
+        if not len(offsets):
             return
         for known in groups:
             if (both := known.joined(pattern)) is not None:
-                members = groups.pop(known)
-                members.append(use)
-                groups[both] = members
+                groups[both] = {**groups.pop(known), form: offsets}
                 return
-        groups[pattern] = [use]
+        groups[pattern] = {form: offsets}
 
-    def _place(self, pattern: _Pattern, uses: list[RecordedArray]) -> None:
+    def _place(self, pattern: _Pattern, uses: Uses) -> None:
         """Find the argument of some uses, and their indices in it."""
         base = self._bases[pattern.argument]
-        found = [_in_array(base, pattern, use) for use in uses]
-        if all(indices is not None for indices in found):
-            self._note(base, pattern, uses, [indices for indices in found if indices is not None])
+        found = {form: _in_array(base, pattern, form, offsets) for form, offsets in uses.items()}
+        if all(indices is not None for indices in found.values()):
+            self._note(base, pattern, {form: (uses[form], at) for form, at in found.items() if at is not None})
             return
         elements = prod(self._arrays[pattern.argument].shape or ()) * base.dtype.size // pattern.dtype.size
         shape, stride = _shape_of(pattern, elements)
-        made = {use: _decomposed(shape, stride, pattern, use) for use in uses}
-        repeated = {_form(use) for use, indices in made.items() if indices is None and 1 in use.shape}
-        placed = {use: at for use, at in made.items() if at is not None and _form(use) not in repeated}
-        left = [use for use in uses if use not in placed]
+        placed: dict[RecordedArray, tuple[Ints, Ints]] = {}
+        left: Uses = {}
+        made = {form: _decomposed(shape, stride, pattern, form, offsets) for form, offsets in uses.items()}
+        repeated = {_form(form) for form, (_, fits) in made.items() if 1 in form.shape and not fits.all()}
+        for form, (indices, fits) in made.items():
+            own = fits & (_form(form) not in repeated)
+            if own.any():
+                placed[form] = uses[form][own], indices[own]
+            if not own.all():
+                left[form] = uses[form][~own]
         if placed:
-            view = self._view_of(pattern, base, shape, stride)
-            self._note(view, pattern, [*placed], [*placed.values()])
+            self._note(self._view_of(pattern, base, shape, stride), pattern, placed)
         for together in _alike(left):
-            self._note(*self._repeated(pattern, base, together))
+            self._repeated(pattern, base, together)
 
-    def _repeated(
-        self, pattern: _Pattern, base: Argument, uses: Sequence[RecordedArray]
-    ) -> tuple[Argument, _Pattern, Sequence[RecordedArray], list[Indices]]:
+    def _repeated(self, pattern: _Pattern, base: Argument, uses: Uses) -> None:
         """An argument for uses of one shape that other strides do not reach: they are its items in a dim of their
         own. If all dims are taken, there is one use."""
-        offsets = [use.offset // pattern.dtype.size for use in uses]
-        shape, stride, first = list(uses[0].shape), list(uses[0].stride), min(offsets)
-        step = gcd(*(offset - first for offset in offsets)) or 1
-        starts = [[0] * DIMS for _ in uses]
-        if len(uses) > 1:
+        form = next(iter(uses))
+        places = {use: offsets // pattern.dtype.size for use, offsets in uses.items()}
+        every = np.unique(np.concatenate([*places.values()]))
+        shape, stride, first = list(form.shape), list(form.stride), int(every[0])
+        step = int(np.gcd.reduce(every - first)) or 1
+        indices = {use: np.tile(np.array([0] * DIMS + list(use.shape)), (len(at), 1)) for use, at in places.items()}
+        if len(every) > 1:
             dim = shape.index(1)
-            shape[dim], stride[dim] = (max(offsets) - first) // step + 1, step
-            for start, offset in zip(starts, offsets, strict=True):
-                start[dim] = (offset - first) // step
+            shape[dim], stride[dim] = int(every[-1] - first) // step + 1, step
+            for use, at in places.items():
+                indices[use][:, dim] = (at - first) // step
         view = self._view_of(pattern, base, shape, stride, first)
-        return view, pattern, uses, [(*start, *use.shape) for start, use in zip(starts, uses, strict=True)]
+        self._note(view, pattern, {use: (offsets, indices[use]) for use, offsets in uses.items()})
 
-    def _note(
-        self, argument: Argument, pattern: _Pattern, uses: Sequence[RecordedArray], indices: Sequence[Indices]
-    ) -> None:
+    def _note(self, argument: Argument, pattern: _Pattern, uses: Mapping[RecordedArray, tuple[Ints, Ints]]) -> None:
         """Use an argument for some uses. If its own marks of run-time extents are others, it is a view of it."""
         if not argument.view_of and argument.dynamic != pattern.dynamic:
-            taken = argument.name in {slot.argument for slot, _ in self._views.values()}
-            if taken:
+            if any(placed.slot.argument == argument.name for known in self._placed.values() for placed in known):
                 argument = self._view_of(pattern, argument, argument.shape, argument.stride)
             else:
                 argument = self._bases[pattern.argument] = replace(argument, dynamic=pattern.dynamic)
-        for use, numbers in zip(uses, indices, strict=True):
-            self._views[use] = ArraySlot(argument.name, len(argument.shape)), numbers
+        for form, (offsets, numbers) in uses.items():
+            slot = ArraySlot(argument.name, len(argument.shape))
+            self._placed.setdefault(form, []).append(_Placed(slot, offsets, numbers))
 
     def _view_of(
         self, pattern: _Pattern, base: Argument, shape: Sequence[Expr], stride: Sequence[Expr], offset: int = 0
@@ -344,11 +390,14 @@ def _form(use: RecordedArray) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return use.shape, use.stride
 
 
-def _alike(uses: Sequence[RecordedArray]) -> Iterable[Sequence[RecordedArray]]:
+def _alike(uses: Uses) -> Iterable[Uses]:
     """Uses of one shape together, those that have a dim of one item; the others alone."""
-    groups: dict[object, list[RecordedArray]] = {}
-    for number, use in enumerate(uses):
-        groups.setdefault(_form(use) if 1 in use.shape else number, []).append(use)
+    groups: dict[object, Uses] = {}
+    for form, offsets in uses.items():
+        if 1 in form.shape:
+            groups.setdefault(_form(form), {})[form] = offsets
+        else:
+            groups |= {(form, k): {form: offsets[k : k + 1]} for k in range(len(offsets))}
     return groups.values()
 
 
@@ -363,25 +412,24 @@ def _base(array: LaunchArgument) -> Argument:
     return Argument(array.name, dtype(array.dtype), shape, stride)
 
 
-def _in_array(base: Argument, pattern: _Pattern, use: RecordedArray) -> Indices | None:
-    """The starts and the sizes of a use in the array's own dims, if it is a block of it."""
-    dims, size = len(base.shape), pattern.dtype.size
-    if pattern.dtype is not base.dtype or pattern.layout is not GlobalLayout.ND or use.offset < 0:
+def _in_array(base: Argument, pattern: _Pattern, form: RecordedArray, offsets: Ints) -> Ints | None:
+    """The starts and the sizes of uses in the array's own dims, if they are blocks of it."""
+    dims = len(base.shape)
+    if pattern.dtype is not base.dtype or pattern.layout is not GlobalLayout.ND or offsets[0] < 0:
         return None
     hidden, own = pattern.strides[: DIMS - dims], pattern.strides[DIMS - dims :]
-    if any(step is not None for step in hidden) or 0 in use.shape[: DIMS - dims]:
+    if any(step is not None for step in hidden) or 0 in form.shape[: DIMS - dims]:
         return None
     if any(step not in (None, mine) for step, mine in zip(own, base.stride, strict=True)):
         return None
-    starts, left = list[int](), use.offset // size
-    for step in base.stride:
+    starts, left = np.empty((len(offsets), dims), np.int64), offsets // pattern.dtype.size
+    for dim, step in enumerate(base.stride):
         assert isinstance(step, int)
-        index, left = divmod(left, max(1, step))
-        starts.append(index)
-    sizes = use.shape[DIMS - dims :]
-    ends = [start + extent for start, extent in zip(starts, sizes, strict=True)]
-    is_inside = all(end <= most for end, most in zip(ends[1:], base.shape[1:], strict=True) if isinstance(most, int))
-    return (*starts, *sizes) if is_inside else None
+        starts[:, dim], left = np.divmod(left, max(1, step))
+    sizes = np.array(form.shape[DIMS - dims :], np.int64)
+    most = [extent for extent in base.shape[1:] if isinstance(extent, int)]
+    is_inside = (starts[:, 1:] + np.minimum(sizes[1:], MOST_SIZE) <= most).all()
+    return np.hstack((starts, np.broadcast_to(sizes, starts.shape))) if is_inside else None
 
 
 def _shape_of(pattern: _Pattern, elements: int) -> tuple[list[int], list[int]]:
@@ -400,18 +448,20 @@ def _shape_of(pattern: _Pattern, elements: int) -> tuple[list[int], list[int]]:
     return shape, stride
 
 
-def _decomposed(shape: list[int], stride: list[int], pattern: _Pattern, use: RecordedArray) -> Indices | None:
-    """The starts and the sizes of a use in an argument of this shape."""
-    offset = use.offset // pattern.dtype.size
-    starts = [0] * DIMS
+def _decomposed(
+    shape: list[int], stride: list[int], pattern: _Pattern, form: RecordedArray, offsets: Ints
+) -> tuple[Ints, np.ndarray[Any, np.dtype[np.bool_]]]:
+    """The starts and the sizes of uses in an argument of this shape, and whether each is a block of it."""
+    left, sizes = offsets // pattern.dtype.size, np.array(form.shape, np.int64)
+    starts = np.zeros((len(offsets), DIMS), np.int64)
     live = sorted((dim for dim in range(DIMS) if shape[dim] > 1 or pattern.strides[dim]), key=lambda dim: -stride[dim])
     for dim in live:
-        starts[dim], offset = divmod(offset, stride[dim])
-    largest = live[0] if live else -1
-    fits = all(
-        starts[dim] + use.shape[dim] <= shape[dim] or dim == largest for dim in range(DIMS) if use.shape[dim] > 0
-    )
-    return (*starts, *use.shape) if fits and not offset else None
+        starts[:, dim], left = np.divmod(left, min(stride[dim], MOST_SIZE))
+    fits = left == 0
+    for dim in range(DIMS):
+        if form.shape[dim] > 0 and dim != (live[0] if live else -1):
+            fits &= starts[:, dim] + min(form.shape[dim], MOST_SIZE) <= shape[dim]
+    return np.hstack((starts, np.broadcast_to(sizes, starts.shape))), fits
 
 
 ALIGNMENT = 512

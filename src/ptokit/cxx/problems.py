@@ -7,6 +7,10 @@ from ptokit.finding import OPAQUE, Finding, Level, VerifyError, Where
 
 OWN_CODE = "KN-20"
 """The clause on the code of a kernel: it compiles, and runs to its end."""
+UNORDERED = "KN-13"
+"""The clause on accesses that nothing orders."""
+LEVELS: dict[str, Level] = {"undefined": "unmodelled", "threads": "error"}
+"""The levels of kinds of problems that do not follow from whether the recording ended."""
 MORE = "give it less to do, or raise the limit: --limit seconds=60, memory=8G or calls=1e8"
 """What helps if a limit of recording is reached."""
 UNKNOWN: tuple[Level, str] = ("unmodelled", OPAQUE)
@@ -39,8 +43,8 @@ def problem_findings(recording: Recording) -> tuple[Finding, ...]:
         Finding(*UNKNOWN, problem.message, where=where_of(problem.frames))
         if problem.kind == "value"
         else Finding(
-            "unmodelled" if problem.kind == "undefined" else "error" if problem.fatal else "hazard",
-            OWN_CODE,
+            LEVELS.get(problem.kind, "error" if problem.fatal else "hazard"),
+            UNORDERED if problem.kind == "threads" else OWN_CODE,
             problem.message,
             fix=MORE if problem.kind == "limit" else problem.fix,
             where=where_of(problem.frames),

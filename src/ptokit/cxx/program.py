@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
+from ptokit.cxx.alike import AlikeCalls, Ints, alike, equal_rows
 from ptokit.cxx.decoding import InstrShape, Slot, instr_shape, with_element
 from ptokit.cxx.fit import Unfit
-from ptokit.cxx.loops import Folded, FoldedBlocks, Repeated, Single, Stream, fold
+from ptokit.cxx.loops import Folded, FoldedBlocks, Repeated, Single, Stream, Tables, fold, table_of
 from ptokit.cxx.names_in_source import SourceTexts, argument_names
 from ptokit.cxx.operands import (
     Arrays,
+    ArraySlot,
     ElementSlot,
     Indices,
     TileSlot,
@@ -42,13 +45,14 @@ from ptokit.cxx.recording import (
 )
 from ptokit.cxx.source_text import SourceLoop, loop_around
 from ptokit.cxx.statements import (
-    CROSS_WAIT,
     BarrierShape,
     CrossShape,
     FlagShape,
     SyncShape,
     TokenFlags,
     TokenShape,
+    UnitUse,
+    awaits_second,
     group_flags,
     is_idle,
     is_own,
@@ -87,6 +91,9 @@ VIEWS_AND_FLAGS = (
     "a view (TRESHAPE, TSUBVIEW) of a tile without an address is not modelled in a kernel with flags; give the tile "
     "one with TASSIGN"
 )
+NO_CALLS = np.empty(0, np.int64), np.empty(0, np.int64)
+PLACED = 3
+"""Numbers of a tile, or of an element, that has an address: it is the first."""
 MOST_CHAINED = 32
 """Groups of blocks up to which each has a condition of its own."""
 MOST_UNLIKE = 15_000
@@ -102,7 +109,7 @@ def programs(recording: Recording, texts: SourceTexts | None = None) -> list[ir.
 def program_of(recording: Recording, launch: RecordedLaunch, texts: SourceTexts) -> ir.Program:
     """The program of a launch. `texts` are those of the sources, for names. Raises VerifyError."""
     shapes = _Shapes(recording, launch)
-    if found := outside(launch, shapes.calls, shapes.where):
+    if found := outside(launch, shapes.groups, shapes.where):
         raise VerifyError(found)
     return _Builder(shapes, launch, texts).program(_folded(shapes))
 
@@ -126,7 +133,7 @@ def foldable(recording: Recording, launch: RecordedLaunch, most: int = MOST_UNLI
     kept: set[int] = set()
     for index in (first, *others[-1:], *others[:-1]):
         own = [stream for streams in shapes.streams(index) for stream in streams]
-        sequence = np.array([shape for stream in own for shape in stream.shapes], np.int64)
+        sequence = np.concatenate([stream.shapes for stream in own])
         key = sequence.tobytes()
         if not kept or key in sequences or sum(sequences.values()) + len(sequence) <= most:
             sequences[key] = len(sequence)
@@ -143,7 +150,7 @@ def call_program(
     bytes from their start."""
     block = RecordedBlock(0, "vector", 0, np.array([number], np.uint32))
     shapes = _Shapes(recording, replace(launch, blocks=(block,)), placed=False)
-    shape, numbers = instr_shape(shapes.calls[number], shapes.arrays, recording.target)
+    shape, numbers = instr_shape(shapes.groups[0].call, shapes.arrays, recording.target)
     shapes.shapes.append(shape)
     builder = _Builder(shapes, replace(launch, grid=1), SourceTexts())
     program = builder.program([FoldedBlocks((0,), (Single(0, numbers),))])
@@ -156,71 +163,145 @@ class _Shapes:
 
     def __init__(self, recording: Recording, launch: RecordedLaunch, *, placed: bool = True) -> None:
         self.recording, self.kernel = recording, plain_name(launch.name)
-        self.vector_cores = _vector_cores(recording, launch)
+        is_used = np.zeros(len(recording.calls), np.bool_)
+        for block in launch.blocks:
+            is_used[block.calls] = True
+        groups = alike(recording.calls, np.flatnonzero(is_used))
+        self.groups: list[AlikeCalls] = [
+            group.with_calls(lambda call: with_element(call, launch.arguments)) for group in groups
+        ]
+        """The calls that are alike, by their first numbers."""
+        self._group_of = _numbered(self.groups, len(is_used))
+        self.vector_cores = self._vector_cores(launch)
         self.blocks = [block for block in launch.blocks if block.subblock < self.vector_cores]
         self.by_index: dict[int, list[RecordedBlock]] = {block.index: [] for block in launch.blocks}
         for block in self.blocks:
             self.by_index[block.index].append(block)
-        used = sorted({int(number) for block in launch.blocks for number in np.unique(block.calls)})
-        self.calls = {number: with_element(recording.calls[number], launch.arguments) for number in used}
-        self.homes = homes(self.calls.values()) if placed else {}
+        self.homes = homes([group.last() for group in self.groups]) if placed else {}
         """Addresses for tiles that have none and that others are views of."""
-        self.viewed = [call.site for call in self.calls.values() if has_view(call)]
+        self.viewed = [group.call.site for group in self.groups if has_view(group.call)]
         """The sites of calls on views of such tiles."""
         if self.homes:
-            self.calls = {number: at_home(call, self.homes) for number, call in self.calls.items()}
-        operands = (operand for call in self.calls.values() for operand in call.operands)
-        self.arrays = Arrays(launch.arguments, (operand for operand in operands if isinstance(operand, RecordedArray)))
+            self.groups = [group.with_calls(lambda call: at_home(call, self.homes)) for group in self.groups]
+        self.arrays = Arrays(launch.arguments, [use for group in self.groups for use in _array_uses(group)])
+        self.groups = [part for group in self.groups for part in self._by_argument(group)]
+        self._group_of = _numbered(self.groups, len(is_used))
         self.shapes: list[Shape] = []
+        self.tables = Tables()
         self._numbers: dict[Shape, int] = {}
-        self._made: dict[tuple[int, CoreName], tuple[int, Indices] | None] = {}
+        self._rows: dict[tuple[int, Indices], int] = {}
+        self._made: dict[CoreName, tuple[Ints, Ints]] = {}
         self.where = lru_cache(maxsize=None)(self._where)
         self.placed: dict[tuple[TileSlot, int], int] = {}
         """The sites that gave tiles of a type an address."""
         self.families: dict[tuple[TileSlot, int], int] = {}
         """By the type and the address of a tile that is a view of another one, and of that one: a number of both."""
-        for call in self.calls.values():
-            if call.name != "tassign":
-                continue
+        for _, (first, *others), site in sorted(self._assigned(), key=itemgetter(0)):
+            self.placed.setdefault(first, site)
+            for other in others:
+                self.families[first] = self.families.setdefault(other, -1 - len(self.families))
+
+    def _assigned(self) -> Iterator[tuple[int, list[tuple[TileSlot, int]], int]]:
+        """The calls that give tiles addresses: their numbers, the tiles with their addresses, and the sites."""
+        for group in self.groups:
+            for k, number in enumerate(group.numbers.tolist() if group.call.name == "tassign" else ()):
+                with suppress(Unexpressible):
+                    tiles = [
+                        (tile_slot(tile)[0], tile.address)
+                        for tile in group.at(k).operands
+                        if isinstance(tile, RecordedTile) and tile.address is not None
+                    ]
+                    if tiles:
+                        yield number, tiles, group.call.site
+
+    def _by_argument(self, group: AlikeCalls) -> list[AlikeCalls]:
+        """The parts of a group whose arrays are the same arguments."""
+        columns: list[Ints] = []
+        for use, offsets in _array_uses(group):
             with suppress(Unexpressible):
-                first, *others = (
-                    (tile_slot(tile)[0], tile.address)
-                    for tile in call.operands
-                    if isinstance(tile, RecordedTile) and tile.address is not None
-                )
-                self.placed.setdefault(first, call.site)
-                for other in others:
-                    self.families[first] = self.families.setdefault(other, -1 - len(self.families))
+                column = np.zeros(len(offsets), np.int64)
+                for number, (_, rows, _) in enumerate(self.arrays.views(use, offsets)):
+                    column[rows] = number
+                columns.append(column)
+        rows = equal_rows(columns, len(group.numbers))
+        return [group] if len(rows) == 1 else [group.part(own) for own in rows]
+
+    def _vector_cores(self, launch: RecordedLaunch) -> int:
+        """How many vector cores of a block a program needs: the second one if it does something, or if the cube core
+        waits for it."""
+        seconds = [block for block in launch.blocks if block.subblock]
+        if not seconds:
+            return 1
+        cross = headers.cross if (headers := profile(self.recording.target).headers) else None
+        of_both = cross is not None and cross.both_vectors
+        cubes = [block for block in launch.blocks if block.core == "cube"]
+        if any(not is_own(call) for call in self._called(seconds)):
+            return VECTOR_CORES
+        return VECTOR_CORES if any(awaits_second(call, of_both=of_both) for call in self._called(cubes)) else 1
+
+    def _called(self, blocks: Sequence[RecordedBlock]) -> Iterator[RecordedCall]:
+        """The calls of some blocks that are unlike each other."""
+        numbers = {number for block in blocks for number in self._groups_in(block)}
+        return (self.groups[number].call for number in sorted(numbers))
+
+    def _groups_in(self, block: RecordedBlock) -> list[int]:
+        """The groups of the calls of a block."""
+        return np.unique(self._group_of[block.calls]).tolist()
 
     def _where(self, site: int) -> Where | None:
         return where_of(self.recording.sites[site], self.kernel)
 
-    def made(self, number: int, core: CoreName) -> tuple[int, Indices] | None:
-        """The shape and the numbers of a call; None for one that no program states."""
-        key = number, core
-        if key not in self._made:
-            self._made[key] = self._make(number, core)
-        return self._made[key]
+    def made(self, core: CoreName) -> tuple[Ints, Ints]:
+        """The shape and the row of each call, by its number; shape -1 for one that no program states."""
+        if core not in self._made:
+            used = {number for block in self.blocks if block.core == core for number in self._groups_in(block)}
+            shapes, rows = np.full((2, len(self._group_of)), -1)
+            for number in sorted(used):
+                group = self.groups[number]
+                if (found := self._make(group, core)) is not None:
+                    shapes[group.numbers] = found[0]
+                    rows[group.numbers] = self.tables.add(*found) + np.arange(len(group.numbers))
+            self._made[core] = shapes, rows
+        return self._made[core]
 
-    def _make(self, number: int, core: CoreName) -> tuple[int, Indices] | None:
+    def _make(self, group: AlikeCalls, core: CoreName) -> tuple[int, Any] | None:
+        """The shape of calls that are alike, and a row of numbers for each."""
         try:
-            call = without_groups(self.calls[number], self._groups, self.vector_cores)
+            call = without_groups(group.call, self._groups, self.vector_cores)
             if call is None or is_idle(call, core, self.vector_cores):
                 return None
             shape, numbers = sync_shape(call, core) or instr_shape(call, self.arrays, self.recording.target)
         except Unexpressible as problem:
-            raise unmodelled(str(problem), self.where(self.calls[number].site)) from problem
-        return self._number_of(shape), numbers
+            raise unmodelled(str(problem), self.where(group.call.site)) from problem
+        rows = np.repeat(table_of([numbers]), len(group.numbers), axis=0)
+        at = 0
+        for place, slot in _placed_slots(shape):
+            shift = group.shifts.get(place)
+            if shift is not None and isinstance(slot, ArraySlot):
+                operand = call.operands[place]
+                assert isinstance(operand, RecordedArray)
+                ((_, _, found),) = self.arrays.views(operand, operand.offset + shift)
+                rows[:, at : at + slot.size] = found
+            elif shift is not None and isinstance(slot, TileSlot | ElementSlot) and slot.size == PLACED:
+                rows[:, at] += shift
+            at += slot.size
+        return self._number_of(shape), rows
 
     @cached_property
     def _groups(self) -> dict[int, int]:
-        return group_flags(self.calls.values())
+        return group_flags(group.call for group in self.groups)
 
     def _number_of(self, shape: Shape) -> int:
         if shape not in self._numbers:
             self._numbers[shape] = len(self.shapes)
             self.shapes.append(shape)
         return self._numbers[shape]
+
+    def _row_of(self, call: Call) -> int:
+        """The row of a call that was not recorded."""
+        if call not in self._rows:
+            self._rows[call] = self.tables.add(call[0], table_of([call[1]]))
+        return self._rows[call]
 
     def rank(self, shape: int) -> object:
         """The place of a shape in the source: lines, the outermost first."""
@@ -234,87 +315,142 @@ class _Shapes:
         calls = {(part.core, part.subblock): self._calls(part) for part in parts}
         cores = [(core == "vector", own) for (core, vector), own in calls.items() if not vector]
         joint = self._joint(cores)
-        merged = list(self._merged(cores, joint))
+        of_vector, merged = self._merged(cores, joint)
         if self.vector_cores < 2:
-            return [[self._stream(block, None, merged)]]
+            return [[Stream(block, *merged, self.tables)]]
         if joint:
-            calls = {part: [call for call in own if call[0] not in joint] for part, own in calls.items()}
-        first, second = self._stream(block, 0, merged), calls.get(("vector", 1), [])
-        own = calls.get(("vector", 0), [])
-        if apart or [shape for shape, _ in own] != [shape for shape, _ in second]:
-            return [[first], [self._stream(block, 1, [(True, call) for call in second])]]
-        others = iter(second)
-        theirs = [(of_vector, next(others) if of_vector else call) for of_vector, call in merged]
-        return [[first, self._stream(block, 1, theirs)]]
+            apart_from = {part: ~np.isin(own[0], joint) for part, own in calls.items()}
+            calls = {part: (own[0][apart_from[part]], own[1][apart_from[part]]) for part, own in calls.items()}
+        first, second = Stream(block, *merged, self.tables, 0), calls.get(("vector", 1), NO_CALLS)
+        own = calls.get(("vector", 0), NO_CALLS)
+        if apart or not np.array_equal(own[0], second[0]):
+            return [[first], [Stream(block, *second, self.tables, 1)]]
+        rows = merged[1].copy()
+        rows[of_vector] = second[1]
+        return [[first, Stream(block, merged[0], rows, self.tables, 1)]]
 
-    def _joint(self, cores: Sequence[tuple[bool, list[Call]]]) -> frozenset[int]:
+    def _joint(self, cores: Sequence[tuple[bool, tuple[Ints, Ints]]]) -> list[int]:
         """The shapes of calls that the cube core and the first vector core make together, and that are recorded on
         both: gathers into L1 (a5/MGather.hpp:311, 404)."""
-        found = frozenset([number for number, shape in enumerate(self.shapes) if _is_gather_into_l1(shape)])
-        of_all = [any(shape in found for shape, _ in calls) for _, calls in cores] if found else []
-        return found if len(of_all) > 1 and all(of_all) else frozenset()
-
-    def _stream(self, block: int, vector: int | None, calls: Sequence[tuple[bool, Call]]) -> Stream:
-        return Stream(block, [shape for _, (shape, _) in calls], [numbers for _, (_, numbers) in calls], vector)
+        found = [number for number, shape in enumerate(self.shapes) if _is_gather_into_l1(shape)]
+        of_all = [np.isin(found, calls[0]).any() for _, calls in cores] if found else []
+        return found if len(of_all) > 1 and all(of_all) else []
 
     @cached_property
     def cores(self) -> frozenset[CoreName]:
         """The cores that do more than order their own pipes."""
         orders = (BarrierShape, FlagShape, TokenShape)
-        return frozenset([core for core, shape, _ in self._all_made() if not isinstance(shape, orders)])
+        return frozenset([core for core, shape in self._all_made() if not isinstance(self.shapes[shape], orders)])
 
-    def _all_made(self) -> Iterator[tuple[CoreName, Shape, Indices]]:
-        """What programs state of the calls of all blocks, and the core."""
-        for block in self.blocks:
-            for number in np.unique(block.calls).tolist():
-                if (made := self.made(number, block.core)) is not None:
-                    yield block.core, self.shapes[made[0]], made[1]
+    def _all_made(self) -> Iterator[tuple[CoreName, int]]:
+        """The shapes of the calls of all blocks, and the core."""
+        cores: dict[CoreName, None] = {block.core: None for block in self.blocks}
+        for core in cores:
+            found: list[int] = np.unique(self.made(core)[0]).tolist()
+            for shape in found[found[0] < 0 :]:
+                yield core, shape
 
     def stated_core(self, core: str, *pipes: str) -> str:
         """The core of a flag or a barrier, if both cores do something."""
         return stated_core(core, *pipes) if len(self.cores) > 1 else ""
 
-    def _calls(self, block: RecordedBlock) -> list[tuple[int, Indices]]:
-        known = {int(number): self.made(int(number), block.core) for number in np.unique(block.calls)}
-        numbers = [number for number in block.calls.tolist() if known[number] is not None]
-        found = [made for made in map(known.__getitem__, numbers) if made is not None]
-        units = {number: use for number in known if (use := unit_use(self.calls[number]))}
-        used = [self.shapes[made[0]] for made in known.values() if made]
+    def _calls(self, block: RecordedBlock) -> tuple[Ints, Ints]:
+        """The shapes and the rows of the calls of a core."""
+        shapes, rows = (each[block.calls] for each in self.made(block.core))
+        is_stated = shapes >= 0
+        shapes, rows = shapes[is_stated], rows[is_stated]
+        numbers: list[int] = np.unique(shapes).tolist()
+        used = [self.shapes[shape] for shape in numbers]
         tokens = [shape for shape in used if isinstance(shape, TokenShape)]
+        units = [number for number in self._groups_in(block) if unit_use(self.groups[number].call)]
+        if not tokens and not units:
+            return shapes, rows
+        found: list[Call] = list(map(self._call, shapes.tolist(), rows.tolist()))
         try:
             if units:
-                uses = map(units.get, numbers)
-                found = self._tokens.unit_flags(list(zip(found, uses, strict=True)), self._number_of)
-            return self._tokens.flags(found, self.shapes, self._number_of) if tokens else found
+                own = np.where(np.isin(self._group_of[block.calls], units), block.calls.astype(np.int64), -1)[is_stated]
+                found = self._tokens.unit_flags(
+                    list(zip(found, map(self._unit, own.tolist()), strict=True)), self._number_of
+                )
+            found = self._tokens.flags(found, self.shapes, self._number_of) if tokens else found
         except Unexpressible as problem:
-            site = next(iter((*tokens, *units.values()))).site
+            site = next(iter((*tokens, *(self.groups[number].call for number in units)))).site
             raise unmodelled(str(problem), self.where(site)) from problem
+        made = [(call[0], self._row_of(call)) for call in found]
+        shapes, rows = np.array(made, np.int64).reshape(-1, 2).T
+        return np.ascontiguousarray(shapes), rows
+
+    def _call(self, shape: int, row: int) -> Call:
+        call = shape, self.tables.numbers(shape, row)
+        self._rows.setdefault(call, row)
+        return call
+
+    def _unit(self, number: int) -> UnitUse | None:
+        """How a call uses the unit flag of an accumulator."""
+        if number < 0:
+            return None
+        group = self.groups[int(self._group_of[number])]
+        return unit_use(group.at(int(np.searchsorted(group.numbers, number))))
 
     @cached_property
     def _tokens(self) -> TokenFlags:
-        flags = [(flag, numbers[0]) for _, flag, numbers in self._all_made() if isinstance(flag, FlagShape)]
-        return TokenFlags(((flag.src, flag.dst), event) for flag, event in flags)
+        flags = [
+            (shape, number) for _, number in self._all_made() if isinstance(shape := self.shapes[number], FlagShape)
+        ]
+        return TokenFlags(
+            ((flag.src, flag.dst), event)
+            for flag, number in flags for event in np.unique(self.tables.table(number)[:, 0]).tolist()
+        )  # fmt: skip
 
-    def _merged(self, cores: Sequence[tuple[bool, list[Call]]], joint: Collection[int]) -> Iterator[tuple[bool, Call]]:
+    def _merged(
+        self, cores: Sequence[tuple[bool, tuple[Ints, Ints]]], joint: Sequence[int]
+    ) -> tuple[Any, tuple[Ints, Ints]]:
         """The calls of several cores in an order in which each wait for another core comes after its set, and whether
         they are those of a vector core. A `joint` call is one of the cube core, when all have come to it."""
+        if len(cores) == 1:
+            of_vector, calls = cores[0]
+            return np.full(len(calls[0]), of_vector), calls
+        cube = next((k for k, (of_vector, _) in enumerate(cores) if not of_vector), 0)
+        runs = list(self._runs([self._crossings(calls, joint) for _, calls in cores], cube, joint))
+        sizes = np.array([end - first for _, first, end in runs], np.int64)
+        of_vector = np.repeat(np.array([cores[k][0] for k, _, _ in runs], np.bool_), sizes)
+        parts = [[cores[k][1][column][first:end] for k, first, end in runs] for column in (0, 1)]
+        shapes, rows = (np.concatenate(own) if own else NO_CALLS[0] for own in parts)
+        return of_vector, (shapes, rows)
+
+    def _crossings(self, calls: tuple[Ints, Ints], joint: Sequence[int]) -> list[tuple[int, Call | None]]:
+        """The positions of the flags between the cores and of joint calls among the calls of a core, and its end."""
+        crossing = [number for number, shape in enumerate(self.shapes) if isinstance(shape, CrossShape)]
+        at = np.flatnonzero(np.isin(calls[0], [*crossing, *joint]))
+        flags = map(self._call, calls[0][at].tolist(), calls[1][at].tolist())
+        return [*zip(at.tolist(), flags, strict=True), (len(calls[0]), None)]
+
+    def _runs(
+        self, cores: Sequence[list[tuple[int, Call | None]]], cube: int, joint: Sequence[int]
+    ) -> Iterator[tuple[int, int, int]]:
+        """The order of calls: cores, each with the first call and the end of those that follow each other. A core goes
+        on up to a flag that it cannot pass."""
         tokens: Counter[tuple[str, int]] = Counter()
-        at, patient = [0] * len(cores), True
-        while any(at[k] < len(calls) for k, (_, calls) in enumerate(cores)):
+        at, next_, patient = [0] * len(cores), [0] * len(cores), True
+        while any(at[k] < core[-1][0] for k, core in enumerate(cores)):
             before = list(at)
-            for k, (of_vector, calls) in enumerate(cores):
-                while at[k] < len(calls) and calls[at[k]][0] not in joint:
-                    if not self._passes(calls[at[k]], tokens, patient=patient):
+            for k, core in enumerate(cores):
+                while at[k] < core[-1][0]:
+                    stop, flag = core[next_[k]]
+                    if at[k] < stop:
+                        yield k, at[k], stop
+                        at[k], patient = stop, True
+                    elif flag is not None and flag[0] not in joint and self._passes(flag, tokens, patient=patient):
+                        yield k, stop, stop + 1
+                        at[k], next_[k], patient = stop + 1, next_[k] + 1, True
+                    else:
                         break
-                    yield of_vector, calls[at[k]]
-                    at[k], patient = at[k] + 1, True
-            heads = [calls[at[k]] for k, (_, calls) in enumerate(cores) if at[k] < len(calls)]
-            if len(heads) == len(cores) and all(shape in joint for shape, _ in heads):
-                yield False, next(call for call, (of_vector, _) in zip(heads, cores, strict=True) if not of_vector)
-                at, patient = [each + 1 for each in at], True
+            heads = [core[next_[k]][1] for k, core in enumerate(cores)]
+            if all(head is not None and head[0] in joint for head in heads):
+                yield cube, at[cube], at[cube] + 1
+                at, next_, patient = [each + 1 for each in at], [each + 1 for each in next_], True
             if at == before and not patient:  # no core can go on: the machine says why
-                for k, (of_vector, calls) in enumerate(cores):
-                    yield from ((of_vector, call) for call in calls[at[k] :])
+                yield from ((k, at[k], core[-1][0]) for k, core in enumerate(cores))
                 return
             patient = at != before
 
@@ -322,8 +458,7 @@ class _Shapes:
         """Whether a call can be made now. Notes its effect on the flags between the cores. A `patient` core sets a flag
         again only when the other one has waited for it."""
         shape, numbers = self.shapes[call[0]], call[1]
-        if not isinstance(shape, CrossShape):
-            return True
+        assert isinstance(shape, CrossShape)
         is_set = shape.action == "set"
         if shape.core == CUBE_CORE.name and numbers[0] >= CROSS_IDS:  # of the second vector core
             return True
@@ -489,7 +624,7 @@ class _Builder:
                 *address, row, col = own
                 spec = slot.tile.spec
                 use = self._tile(slot.tile, [*address, spec.rows, spec.cols], word, where)
-                uses.append(ir.TileUse(use.tile, (1, 1), ir.Window((row, col), (1, 1))))
+                uses.append(ir.TileUse(use.tile, (1, slot.count), ir.Window((row, col), (1, slot.count))))
             else:
                 uses.append(slot.operand(own))
         workspace = uses.pop() if shape.workspace else None
@@ -513,7 +648,7 @@ class _Builder:
             self.words[key] = depth, word
         if key not in scope.tiles:
             word = self.words.get(key, (0, ""))[1]
-            name = scope.tiles[key] = self.names.new(word or "tile")
+            name = scope.tiles[key] = self.names.new(word or (slot.spec.loc.text if slot.is_pointed else "tile"))
             placed = self._placed(slot, address[0]) if address else None
             self.tiles[name] = ir.TileDecl(
                 name,
@@ -532,6 +667,8 @@ class _Builder:
 
     def _family(self, slot: TileSlot, address: Expr) -> int | None:
         """The home of a tile, if it has one, or what it has in common with the views of it."""
+        if slot.is_pointed:
+            return ir.ANY_FAMILY
         if isinstance(address, int) and (slot, address) in self.shapes.families:
             return self.shapes.families[slot, address]
         starts = [at for (_, memory), at in self.shapes.homes.items() if TileType.parse(memory) is slot.spec.loc]
@@ -558,18 +695,12 @@ class _Builder:
         return replace(stmt, spec=replace(stmt.spec, valid_rows=rows, valid_cols=cols))
 
 
-def _vector_cores(recording: Recording, launch: RecordedLaunch) -> int:
-    """How many vector cores of a block a program needs: the second one if it does something, or if the cube core waits
-    for both at once."""
-    if not any(block.subblock for block in launch.blocks):
-        return 1
-    cross = headers.cross if (headers := profile(recording.target).headers) else None
-    of_cube = cross is not None and cross.both_vectors
-    seconds = [block for block in launch.blocks if block.subblock]
-    cubes = [block for block in launch.blocks if of_cube and block.core == "cube"]
-    if any(not is_own(call) for call in _called(recording, seconds)):
-        return VECTOR_CORES
-    return VECTOR_CORES if any(call.name == CROSS_WAIT for call in _called(recording, cubes)) else 1
+def _numbered(groups: Sequence[AlikeCalls], count: int) -> Ints:
+    """The group of each call, by its number."""
+    found = np.full(count, -1)
+    for number, group in enumerate(groups):
+        found[group.numbers] = number
+    return found
 
 
 def _is_gather_into_l1(shape: Shape) -> bool:
@@ -577,10 +708,18 @@ def _is_gather_into_l1(shape: Shape) -> bool:
     return isinstance(tile, TileSlot) and tile.spec.loc is TileType.Mat
 
 
-def _called(recording: Recording, blocks: Sequence[RecordedBlock]) -> Iterator[RecordedCall]:
-    """The different calls of some blocks."""
-    numbers: list[int] = np.unique(np.concatenate([block.calls for block in blocks])).tolist() if blocks else []
-    return (recording.calls[number] for number in numbers)
+def _array_uses(group: AlikeCalls) -> Iterator[tuple[RecordedArray, Ints]]:
+    """The arrays of calls that are alike, and their offsets in each. Pointers into no array are left out."""
+    for place, operand in enumerate(group.call.operands):
+        if isinstance(operand, RecordedArray) and operand.argument is not None:
+            yield operand, operand.offset + group.shifts.get(place, np.zeros(len(group.numbers), np.int64))
+
+
+def _placed_slots(shape: Shape) -> Iterator[tuple[int, Slot]]:
+    """The operands of an instruction, and their places among the arguments in C++."""
+    if isinstance(shape, InstrShape):
+        slots = [*shape.slots, *([shape.workspace] if shape.workspace else [])]
+        yield from zip(shape.words, slots, strict=True)
 
 
 def _place(frame: RecordedFrame) -> tuple[str, int, int]:

@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from ptokit.cxx.alike import AlikeCalls, Ints, alike
 from ptokit.cxx.child import Child, RecordLimits
 from ptokit.cxx.compile import Build
 from ptokit.cxx.confine import DONE, OPEN, OPENAT
 from ptokit.cxx.lines import Elf, SourcePlaces, shown_function
 from ptokit.cxx.recording import (
+    MEMORIES,
     VECTOR_CORES,
     CoreName,
     Frames,
@@ -36,7 +38,7 @@ from ptokit.cxx.recording import (
     SharedMemories,
     ValueRequest,
 )
-from ptokit.cxx.shared import FRAMES, SharedBuffer, Sizes
+from ptokit.cxx.shared import FRAMES, LOCAL, VALUES, SharedBuffer, Sizes
 from ptokit.cxx.statements import is_own
 from ptokit.cxx.trace import Calls, Places, TraceError, TraceReader
 from ptokit.isa.dtype import dtype
@@ -123,7 +125,8 @@ def record(
     for that core; one for any core for all `cores`. `subblocks` is how many vector cores of a block run; with None,
     both do beside a cube core that does something, and of a kernel for vector cores only, if it asks for their number
     in the block and not how many there are. Without `inform`, values that instructions wrote are not known to the
-    kernel: a `value` problem names each place that reads one.
+    kernel: a `value` problem names each place that reads one, and accesses through pointers are recorded one by one:
+    `load` and `store`, the address and the bytes.
     """
     limits = limits or RecordLimits()
     parts: list[Recording] = []
@@ -131,7 +134,9 @@ def record(
     libraries = [each for each in build.libraries if entry in each.entries or not each.entries]
     for part, library in enumerate(sorted(libraries, key=lambda each: each.core != "cube")):
         before = tuple(site for part in parts for site in part.sites)
-        run = _RecordingRun(library.path, build, entry, arguments, grid, limits, inform, before, objects, part)
+        run = _RecordingRun(
+            library.path, build, entry, arguments, grid, limits, inform, before, objects, part, len(libraries)
+        )
         is_paired = any(works(part) for part in parts)
         count = (VECTOR_CORES if is_paired else AS_ASKED) if subblocks is None else subblocks
         parts.append(run.run(OF_LIBRARY.get(library.core, cores), count))
@@ -161,6 +166,7 @@ class _RecordingRun:
         before: tuple[Frames, ...],
         first_object: int,
         part: int,
+        parts: int,
     ) -> None:
         self._library, self._target, self._entry, self._grid = library, build.target, entry, grid
         self._texts, self._own = build.texts, build.own
@@ -177,7 +183,12 @@ class _RecordingRun:
             if bytes_of.any():  # a page that is not written costs nothing
                 self._shared.array(self._offsets[k], self._sizes[k])[:] = bytes_of
         self._places = Places()
-        described = [_described(argument) for argument in arguments]
+        self._values = len(arguments) + part
+        """The argument that is what this part has stored."""
+        names = (f"stored_values{k or ''}" for k in range(parts))
+        described = [
+            *map(_described, arguments), *(LaunchArgument(name, "uint8", (VALUES,), is_stored=True) for name in names)
+        ]  # fmt: skip
         self._reader = TraceReader(self._shared, self._places, described, len(before), first_object)
         self._source: SourcePlaces | None = None
         self._resolved = before
@@ -293,14 +304,24 @@ class _RecordingRun:
             if not isinstance(tile, RecordedTile) or not isinstance(offset, int):
                 raise TraceError("the trace is damaged (a request for no tile)")
             return ValueRequest("tile", tile, offset, min(shared.get("request_bytes"), 64), call.site)
-        pointer = RecordedPointer(*self._places.find(shared.get("request_address")))
+        pointer = self._pointer(shared.get("request_address"))
         return ValueRequest("memory", pointer, 0, 0, shared.get("request_call") + len(self._before))
+
+    def _pointer(self, address: int) -> RecordedPointer:
+        """Where an address is: in an argument, or in an on-chip memory."""
+        argument, offset = self._places.find(address)
+        memory, at = divmod(address - self._shared.get("base") - self._shared.places["local"], LOCAL)
+        if argument is None and 0 <= memory < len(MEMORIES):
+            return RecordedPointer(None, at, MEMORIES[memory])
+        return RecordedPointer(argument, offset)
 
     def _array_views(self) -> list[np.ndarray[Any, np.dtype[np.uint8]] | None]:
         views: list[np.ndarray[Any, np.dtype[np.uint8]] | None] = []
         for k in range(len(self._reader.arguments)):
             if k in self._offsets:
                 views.append(self._shared.array(self._offsets[k], self._sizes[k]))
+            elif k == self._values:
+                views.append(self._shared.array(self._shared.places["values"], VALUES))
             elif k in self._reader.allocations:
                 views.append(self._shared.array(*self._reader.allocations[k]))
             else:
@@ -310,6 +331,7 @@ class _RecordingRun:
     def _advance(self) -> None:
         if not self._places.begins:
             base = self._shared.get("base")
+            self._places.add(base + self._shared.places["values"], VALUES, self._values)
             for k, offset in self._offsets.items():
                 self._places.add(base + offset, self._sizes[k], k)
         self._reader.advance()
@@ -317,9 +339,10 @@ class _RecordingRun:
     # ------------------------------------------------------------------------------------------- at the end
 
     def _result(self, status: int, printed: str, *, cut: bool) -> Recording:
-        launches = ()
+        launches, stored = (), np.zeros(0, np.uint8)
         try:
             self._advance()
+            stored = self._reader.stored()
             launches = self._reader.launches()
             if self._shared.get("state") == FINISHED:
                 self._reader.check_whole(*self._runs)
@@ -328,9 +351,12 @@ class _RecordingRun:
         sites = self._sites()[len(self._before) :]
         self._explain(status, printed)
         self._add_remarks(cut=cut)
-        return Recording(
-            self._target, sites, self._reader.calls, launches, tuple(dict.fromkeys(self._problems)), printed
-        )
+        arguments = [replace(each, shape=(0,)) if each.is_stored else each for each in self._reader.arguments]
+        own = arguments[self._values] = replace(arguments[self._values], shape=stored.shape)
+        launches = tuple(replace(launch, arguments=tuple(arguments)) for launch in launches)
+        problems = tuple(dict.fromkeys(self._problems))
+        calls = self._reader.calls
+        return Recording(self._target, sites, calls, launches, problems, printed, {own.name: stored})
 
     def _sites(self) -> tuple[Frames, ...]:
         """The places of calls, with those of the libraries before."""
@@ -409,15 +435,22 @@ class _RecordingRun:
         return is_crash and self._shared.get("address") < FIRST_PAGES
 
     def _named_address(self, address: int) -> str:
-        argument, offset = self._places.find(address)
-        if argument is None:
-            return f" (address {address:#x})"
-        return f" (byte {offset} of {self._reader.arguments[argument].name})"
+        at = self._pointer(address)
+        name = at.memory if at.argument is None else self._reader.arguments[at.argument].name
+        return f" (byte {at.offset} of {name})" if name else f" (address {address:#x})"
 
     def _add_remarks(self, *, cut: bool) -> None:
         for site in self._reader.unknown:
             message = "the kernel reads an unspecified value that instructions wrote; it counts as 0"
             self._problem("value", message, self._frames_of_site(site + len(self._before)), fatal=False)
+        for site, address, *threads, both_write in self._reader.conflicts:
+            first, second = sorted(threads)
+            does = "both write" if both_write else "write and read"
+            place = self._named_address(address).strip(" ()")
+            message = f"threads {first} and {second} of a SIMT function {does} {place}, and no barrier is between"
+            fix = "call __sync_workitems() between, or let both use atomic operations"
+            frames = self._frames_of_site(site + len(self._before))
+            self._problem("threads", message, frames, fatal=False, fix=fix)
         if cut:
             self._problem(
                 "output", f"the kernel prints more than {self._limits.output:,} bytes; the rest is lost", fatal=False
@@ -475,6 +508,13 @@ class JoinedCalls(Calls):
         part = bisect_right(self.starts, number) - 1
         return self._parts[part][number - self.starts[part]]
 
+    def alike(self, numbers: Ints) -> list[AlikeCalls]:
+        found: list[AlikeCalls] = []
+        for part, first, end in zip(self._parts, self.starts, self.starts[1:], strict=False):
+            own = numbers[(numbers >= first) & (numbers < end)] - first
+            found += [replace(each, numbers=each.numbers + first) for each in alike(part, own)]
+        return found
+
 
 def joined(parts: Sequence[Recording]) -> Recording:
     """The parts as one recording: launches in their order, each with the blocks of all parts.
@@ -492,6 +532,7 @@ def joined(parts: Sequence[Recording]) -> Recording:
         tuple(_joined_launch(launch, calls.starts) for launch in launches),
         tuple(dict.fromkeys(problem for part in parts for problem in part.problems)),
         "".join(part.output for part in parts),
+        {name: values for part in parts for name, values in part.stored.items()},
     )
 
 
@@ -504,4 +545,6 @@ def _joined_launch(parts: Sequence[RecordedLaunch | None], starts: Sequence[int]
             blocks += [replace(block, calls=block.calls + block.calls.dtype.type(start)) for block in part.blocks]
     order = sorted(blocks, key=lambda block: (block.index, block.core, block.subblock))
     complete = len(present) == len(parts) and all(part.complete for part in present)
-    return replace(present[0], blocks=tuple(order), complete=complete)
+    every = zip(*(part.arguments for part in present), strict=False)
+    arguments = tuple(max(same, key=lambda each: each.shape or ()) for same in every)
+    return replace(present[0], blocks=tuple(order), complete=complete, arguments=arguments)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -27,6 +27,7 @@ LAYOUTS = ("ND", "DN", "NZ", "SCALE", "MX_A_ND", "MX_A_DN", "MX_A_ZZ", "MX_B_ND"
 CONVOLUTION = 255
 """In the place of the public `CompactMode`: a convolution tile, which is recorded as one row of elements."""
 
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 CoreName = Literal["vector", "cube"]
 
 
@@ -104,6 +105,8 @@ class RecordedPointer:
 
     argument: int | None
     offset: int
+    memory: str = ""
+    """The on-chip memory that the offset is in, where a value is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +157,8 @@ class LaunchArgument:
     """Of an array; None for a scalar."""
     value: int | float | None = None
     """Of a scalar; None for an array, and for a null pointer."""
+    is_stored: bool = False
+    """Whether it is no argument, but what scalar code and threads have stored, by which a program repeats it."""
 
 
 MOST_DYNAMIC = 1 << 32
@@ -182,7 +187,7 @@ class RecordedLaunch:
 
 
 ProblemKind = Literal[
-    "crash", "exception", "limit", "forbidden", "exit", "failure", "undefined", "value", "output", "trace"
+    "crash", "exception", "limit", "forbidden", "exit", "failure", "undefined", "value", "output", "trace", "threads"
 ]
 
 
@@ -212,6 +217,8 @@ class Recording:
     problems: tuple[RecordingProblem, ...] = ()
     output: str = field(default="", repr=False)
     """What the kernel printed, up to the limit."""
+    stored: Mapping[str, Bytes] = field(default_factory=dict[str, Bytes], repr=False)
+    """The content of arguments that are stored values, by their name."""
 
 
 @dataclass(frozen=True, slots=True)

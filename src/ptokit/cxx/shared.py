@@ -38,6 +38,7 @@ CONTROL = np.dtype(
         ("value", "u1", (64,)),
         *((name, "<u8") for name in ("problem", "number", "address", "frame_count")),
         ("frames", "<u8", (FRAMES,)), ("message", "S1024"), ("most_blocks", "<u8"),
+        ("values_at", "<u8"), ("values_size", "<u8"), ("values_used", "<u8"),
     ]
 )  # fmt: skip
 """The first page: `Control` in runtime.cpp has the same fields in the same order."""
@@ -50,11 +51,13 @@ DEFINITIONS = 64 << 20
 DISTINCT = 500_000
 """Calls unlike each other that a recording may hold; a limit of calls of more than 20 times as many allows more."""
 NUMBERS_PER_CALL = 4
+VALUES = 64 << 20
+"""Bytes that scalar code and threads may store."""
 LAUNCHES = 4096
 """Entries of the table of calls that launches may take."""
 
 
-ITEMS = {"definitions": WORD, "entries": 2 * WORD, "numbers": WORD, "sequence": 4}
+ITEMS = {"definitions": WORD, "entries": 2 * WORD, "numbers": WORD, "sequence": 4, "values": 1}
 """The areas of a trace, and the bytes of an item."""
 
 
@@ -87,7 +90,8 @@ class SharedBuffer:
             ("entries", 2 * WORD * (sizes.distinct + LAUNCHES)),
             ("numbers", NUMBERS_PER_CALL * WORD * sizes.distinct),
             ("sequence", 4 * sizes.calls),
-            ("local", LOCAL * len(MEMORIES)),
+            ("local", LOCAL * len(MEMORIES) + GAP),
+            ("values", VALUES + GAP),
         ):
             places[name] = end
             end += _whole(size)
@@ -114,6 +118,7 @@ class SharedBuffer:
             "numbers_size": NUMBERS_PER_CALL * sizes.distinct,
             "sequence_size": sizes.calls,
             "heap_size": sizes.heap,
+            "values_size": VALUES,
             "gap": GAP,
             "most_blocks": MOST_BLOCKS,
         }

@@ -2,7 +2,7 @@
 
 A pipe that takes the token of a buffer (`get_buf`) waits until the pipe that had it last gives it back (`rls_buf`), so
 that uses of a buffer are in the order of the program. That is a flag from each pipe to the next one, with an event id
-that the kernel does not use between these pipes.
+that the kernel does not use between these pipes. A token that its holder does not give back is a wait without a set.
 
 A product and a store with a phase (`AccPhase`, `STPhase`) hand an accumulator over by its unit flag: the store waits
 for the last product of a sum (`Final`), the next product for the last store. Those are flags of the same kind.
@@ -165,6 +165,13 @@ def is_idle(call: RecordedCall, core: CoreName, vector_cores: int = 1) -> bool:
     return call.name in IDLE
 
 
+def awaits_second(call: RecordedCall, *, of_both: bool) -> bool:
+    """Whether a call of the cube core waits for the second vector core: if flags are of both, each such call does."""
+    if call.name == CROSS_WAIT:
+        return of_both
+    return call.name == "wait_intra_block" and _number(call.operands[1]) >= CROSS_IDS
+
+
 def sync_shape(call: RecordedCall, core: CoreName) -> Made | None:
     """A recorded call that orders pipes; None for another one."""
     make = SYNCS.get(call.name)
@@ -234,14 +241,20 @@ class TokenFlags:
         next, which waits there."""
         found: list[list[tuple[int, Indices]]] = [[call] for call in calls]
         last: dict[int, tuple[int, TokenShape]] = {}
+        holders: dict[int, TokenShape] = {}
         for at, (shape, numbers) in enumerate(calls):
             token = shapes[shape]
             if not isinstance(token, TokenShape):
                 continue
             found[at] = []
+            holder = holders.pop(numbers[0], token)
             if token.action == "set":
                 last[numbers[0]] = at, token
                 continue
+            holders[numbers[0]] = token
+            if holder.pipe != token.pipe:  # never given back: a wait without its set
+                flag = FlagShape("wait", holder.pipe, token.pipe, token.core, token.site)
+                found[at].append((number(flag), (self.event((holder.pipe, token.pipe), ("kept", numbers[0])),)))
             before, giver = last.pop(numbers[0], (at, token))
             if giver.pipe != token.pipe:
                 event = self.event((giver.pipe, token.pipe), numbers[0])

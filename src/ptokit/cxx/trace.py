@@ -12,6 +12,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from ptokit.cxx.alike import AlikeCalls, Ints, equal_rows
 from ptokit.cxx.recording import (
     BLAYOUTS,
     DTYPES,
@@ -48,6 +49,10 @@ Maker = Callable[[int], RecordedOperand]
 """Makes an operand from its number."""
 
 
+ALIGNED = 64
+"""Bytes after which addresses in an array or an on-chip memory are aligned alike."""
+MOST_ADDRESS = 1 << 62
+"""Numbers from here on are no addresses."""
 MOST_OPERANDS = 64
 """Operands, and modifiers, of a call: OPERANDS and MODIFIERS in runtime.cpp."""
 TEXT_WORDS, FORM_WORDS = 1 + 4096 // 8, 2 + MOST_OPERANDS * (12 + 2)
@@ -104,6 +109,16 @@ class Places:
         self.ends.append(begin + size)
         self.arguments.append(argument)
 
+    def find_all(self, addresses: Ints) -> tuple[Ints, Ints]:
+        """The same of many addresses; without an argument, its number is -1."""
+        if not self.begins:
+            return np.full(len(addresses), -1), addresses
+        begins, ends, arguments = (np.array(each, np.int64) for each in (self.begins, self.ends, self.arguments))
+        k = np.searchsorted(begins, addresses + GAP // 2, "right") - 1
+        at = np.maximum(k, 0)
+        is_found = (k >= 0) & (addresses < ends[at] + GAP // 2)
+        return np.where(is_found, arguments[at], -1), addresses - np.where(is_found, begins[at], 0)
+
     def find(self, address: int) -> tuple[int | None, int]:
         """The argument and the offset in it; without one, None and the address."""
         k = bisect_right(self.begins, address + GAP // 2) - 1
@@ -122,6 +137,8 @@ class CallForm:
     operands: tuple[Maker | RecordedOperand, ...]
     """Operands, and how others are made from numbers."""
     numbers: int
+    kinds: tuple[int, ...] = ()
+    """Of each number: the kind of its operand if it is an address of a tile, or in an array; else that of a scalar."""
 
     def call(self, numbers: Sequence[int]) -> RecordedCall:
         """The call with these numbers."""
@@ -149,12 +166,18 @@ class Calls(Sequence[RecordedCall]):
     def __iter__(self) -> Iterator[RecordedCall]:
         return map(self.call, range(len(self)))
 
+    @abstractmethod
+    def alike(self, numbers: Ints) -> list[AlikeCalls]:
+        """Calls of some rising numbers in groups, by their first numbers."""
+
 
 class CallTable(Calls):
     """The distinct calls. An object is made when it is asked for, once."""
 
-    def __init__(self, forms: list[CallForm], form: FormNumbers, start: Numbers, numbers: Numbers) -> None:
-        self.forms = forms
+    def __init__(
+        self, forms: list[CallForm], form: FormNumbers, start: Numbers, numbers: Numbers, places: Places
+    ) -> None:
+        self.forms, self._places = forms, places
         self.form = form
         """The form of each call, by number."""
         self.start = start
@@ -165,7 +188,7 @@ class CallTable(Calls):
 
     def grown(self, form: FormNumbers, start: Numbers, numbers: Numbers) -> CallTable:
         """A table with more calls, the same at the start."""
-        table = CallTable(self.forms, form, start, numbers)
+        table = CallTable(self.forms, form, start, numbers, self._places)
         table._made = self._made
         return table
 
@@ -179,6 +202,33 @@ class CallTable(Calls):
             first = int(self.start[number])
             made = self._made[number] = form.call(self.numbers[first : first + form.numbers].tolist())
         return made
+
+    def alike(self, numbers: Ints) -> list[AlikeCalls]:
+        found = [
+            each for rows in equal_rows([self.form[numbers]], len(numbers)) for each in self._of_form(numbers[rows])
+        ]
+        return sorted(found, key=lambda each: int(each.numbers[0]))
+
+    def _of_form(self, numbers: Ints) -> Iterator[AlikeCalls]:
+        """Calls of one form in groups."""
+        form = self.forms[int(self.form[numbers[0]])]
+        starts = self.start[numbers].astype(np.int64)
+        operands = [place for place, operand in enumerate(form.operands) if callable(operand)]
+        same: list[np.ndarray[Any, Any]] = []
+        moving: dict[int, Ints] = {}
+        for column, (place, kind) in enumerate(zip(operands, form.kinds, strict=True)):
+            values = self.numbers[starts + column]
+            if kind == SCALAR or int(values.max()) >= MOST_ADDRESS:
+                same.append(values)
+                continue
+            moving[place] = values.astype(np.int64)
+            argument, offset = (
+                self._places.find_all(moving[place]) if kind != TILE else (moving[place] * 0, moving[place])
+            )
+            same += [argument, offset % ALIGNED]
+        for rows in equal_rows(same, len(numbers)):
+            shifts = {place: values[rows] - values[rows[0]] for place, values in moving.items()}
+            yield AlikeCalls(self.call(int(numbers[rows[0]])), numbers[rows], shifts)
 
 
 @dataclass(slots=True)
@@ -220,6 +270,8 @@ class TraceReader:
         """Return addresses, innermost first, relative to the library."""
         self.unknown: list[int] = []
         """Sites that read values which nobody could tell."""
+        self.conflicts: list[tuple[int, ...]] = []
+        """Of threads: the site, the address, both threads, and whether both write."""
         self._base: int | None = None
         self._first_site, self._first_object = first_site, first_object
         self._texts: list[str] = []
@@ -236,7 +288,7 @@ class TraceReader:
         self._sequence = _Copied(np.uint32)
         self._made: list[RecordedLaunch] = []
         self._pointer: Maker = lambda address: RecordedPointer(*places.find(address))
-        self.calls = CallTable(self._forms, self._form_of.all, self._start_of.all, self._numbers.all)
+        self.calls = CallTable(self._forms, self._form_of.all, self._start_of.all, self._numbers.all, places)
 
     @property
     def next_object(self) -> int:
@@ -293,6 +345,9 @@ class TraceReader:
     def read_unknown_value(self, words: list[int]) -> None:
         self.unknown.append(words[0])
 
+    def read_conflict(self, words: list[int]) -> None:
+        self.conflicts.append(tuple(words))
+
     def read_allocation(self, words: list[int]) -> None:
         offset, size = words
         if offset < self.shared.places["heap"] or offset + size > self.shared.size:
@@ -336,12 +391,16 @@ class TraceReader:
             raise ValueError(f"a call with {max(count, modifiers):,} operands or modifiers")
         at = 2
         operands: list[Maker | RecordedOperand] = []
+        kinds: list[int] = []
         for _ in range(count):
             kind = words[at] & 0xFF
             size = OPERAND_WORDS[kind] if kind in OPERAND_WORDS else len(words)
             if at + size > len(words):
                 raise ValueError("an operand of no kind")
             operands.append(self._part((*words[at : at + size],), self._operand))
+            if callable(operands[-1]):
+                is_placed = kind != TILE or words[at + 4] >> 40 & 0xFF not in (0, VIEW)
+                kinds.append(kind if is_placed else SCALAR)
             at += size
         if at + 2 * modifiers > len(words):
             raise ValueError("a call without its modifiers")
@@ -349,8 +408,8 @@ class TraceReader:
         name, site = self._texts[words[0] & HALF], words[0] >> 32
         if site >= len(self.sites):
             raise ValueError("a call from no place")
-        numbers = sum(map(callable, operands))
-        self._forms.append(CallForm(name, site + self._first_site, pairs, tuple(operands), numbers))
+        form = CallForm(name, site + self._first_site, pairs, tuple(operands), len(kinds), tuple(kinds))
+        self._forms.append(form)
 
     def _part(self, words: tuple[int, ...], make: Callable[[tuple[int, ...]], Any]) -> Any:
         """An operand or a modifier; equal ones are one object."""
@@ -456,6 +515,13 @@ class TraceReader:
             self._made.append(self._finished(launch, arguments))
         return tuple(self._made)
 
+    def stored(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """What scalar code and threads have stored."""
+        try:
+            return self.shared.news("values", 0)
+        except ValueError as error:
+            raise TraceError(f"the trace is damaged ({error})") from error
+
     def last_call(self) -> RecordedCall | None:
         """The call that was recorded last."""
         last = self._sequence.all[-1:]
@@ -512,6 +578,7 @@ _KINDS = (
     _Kind("the end of a launch", TraceReader.read_launch_end, 1, 1, LAUNCHES),
     _Kind("an allocation", TraceReader.read_allocation, 2, 2, MOST_ALLOCATIONS),
     _Kind("an unknown value", TraceReader.read_unknown_value, 1, 1, MOST_SITES),
+    _Kind("a conflict of threads", TraceReader.read_conflict, 5, 5, MOST_SITES),
 )
 """By tag, from 1 on: the order of `Tag` in runtime.cpp."""
 

@@ -4,17 +4,20 @@ they stay inside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
 
+from ptokit.cxx.alike import AlikeCalls, alike
+from ptokit.cxx.decoding import with_element
 from ptokit.cxx.operands import element_type
 from ptokit.cxx.recording import RecordedArray, RecordedCall, RecordedLaunch, RecordedOperand, RecordedTile, Recording
 from ptokit.finding import Finding, Where
 from ptokit.isa.catalog import INSTRUCTIONS, derived
 from ptokit.isa.dtype import dtype
+from ptokit.isa.opaque import EXACT
 
 BYTE_OFFSETS = {"tgatherb": (2, 1, 32)}
 """Instructions that are known by their effects, and whose indices are offsets of blocks of bytes: as `_index_of`."""
@@ -42,19 +45,23 @@ class ArrayUse:
 
 def array_uses(recording: Recording) -> dict[str, ArrayUse]:
     """The use of each array of the launches, by its name."""
-    names = [argument.name for argument in recording.launches[0].arguments] if recording.launches else []
-    found = {name: ArrayUse() for name in names}
+    arguments = recording.launches[0].arguments if recording.launches else ()
+    names = [argument.name for argument in arguments]
+    found = {argument.name: ArrayUse() for argument in arguments if not argument.is_stored}
     loaded: dict[tuple[str, int | None, int], ArrayUse] = {}
-    for call in recording.calls:
+    groups = alike(recording.calls)
+    has_indices = any(_index_of(group.call.name)[0] for group in groups)  # then the order of single calls matters
+    for each in recording.calls if has_indices else (group.last() for group in groups):
+        call = with_element(each, arguments)
         uses = {
             place: found[names[operand.argument]]
             for place, operand in enumerate(call.operands)
-            if isinstance(operand, RecordedArray) and operand.argument is not None
+            if isinstance(operand, RecordedArray) and operand.argument is not None and names[operand.argument] in found
         }
         for place, use in uses.items():
             _note(call, place, use)
             loaded.update((tile, use) for tile in _destinations(call))
-        place, indexed, step = BYTE_OFFSETS.get(call.name) or _index_of(call.name)
+        place, indexed, step = _index_of(call.name)
         if 0 < place < len(call.operands):
             operand = call.operands[place]
             index = loaded.get(_key(operand)) if isinstance(operand, RecordedTile) else uses.get(place)
@@ -69,6 +76,8 @@ def array_uses(recording: Recording) -> dict[str, ArrayUse]:
 def _index_of(name: str) -> tuple[int, int, int]:
     """The place of the indices of an instruction, that of the operand which they are into, and how far apart distinct
     ones are: an operand that is updated, else the source. No place is 0."""
+    if name in BYTE_OFFSETS:
+        return BYTE_OFFSETS[name]
     operands = INSTRUCTIONS[name].operands if name in INSTRUCTIONS else ()
     place = next((k for k, param in enumerate(operands) if param.role == "index"), 0)
     is_updated = any(param.access == "update" for param in operands[:1])
@@ -82,7 +91,8 @@ def _note(call: RecordedCall, place: int, use: ArrayUse) -> None:
         use.end, use.element = end, operand.dtype
     use.block = max(use.block, prod(operand.shape))
     use.strides.update(operand.stride)
-    if place and not use.dtype and call.name in INSTRUCTIONS:  # the first argument is written
+    is_read = EXACT[call.name] == "r" if call.name in EXACT else place and call.name in INSTRUCTIONS
+    if is_read and not use.dtype:  # the first argument of an instruction is written
         use.dtype = operand.dtype
 
 
@@ -123,43 +133,55 @@ class _Outside:
     """A use that its array is too small for."""
 
     call: RecordedCall
-    block: int
+    number: int
     argument: int
     first: int
     last: int
+    most: int
+    """The last element of all calls of the group that are outside."""
     size: int
 
 
 def outside(
-    launch: RecordedLaunch, calls: Mapping[int, RecordedCall], where: Callable[[int], Where | None]
+    launch: RecordedLaunch, groups: Sequence[AlikeCalls], where: Callable[[int], Where | None]
 ) -> list[Finding]:
     """A finding for each place that uses more elements of an array than it has: the first of its calls."""
     found: dict[int, _Outside] = {}
     needed: dict[int, int] = {}
-    for use in _all_outside(launch, calls):
+    for use in sorted(_all_outside(launch, groups), key=lambda use: use.number):
         found.setdefault(use.call.site, use)
-        needed[use.argument] = max(needed.get(use.argument, 0), use.last + 1)
+        needed[use.argument] = max(needed.get(use.argument, 0), use.most + 1)
     return [
-        _finding(use, launch.arguments[use.argument].name, needed[use.argument]).at(where(site))
+        _finding(use, _block(launch, use.number), launch.arguments[use.argument].name, needed[use.argument])
+        .at(where(site))
         for site, use in found.items()
-    ]
+    ]  # fmt: skip
 
 
-def _all_outside(launch: RecordedLaunch, calls: Mapping[int, RecordedCall]) -> Iterator[_Outside]:
+def _all_outside(launch: RecordedLaunch, groups: Sequence[AlikeCalls]) -> Iterator[_Outside]:
+    """The first use of each group that an array is too small for."""
     sizes = [None if a.shape is None else prod(a.shape) * dtype(a.dtype).size for a in launch.arguments]
-    for number, call in calls.items():
-        for argument, use in _uses(call):
+    for group in groups:
+        for place, argument, use in _uses(group.call):
             size, kind = sizes[argument], element_type(use.dtype)
             first, count = _elements(use, kind.size)
-            if size is not None and count and not 0 <= first <= first + count <= size // kind.size:
-                yield _Outside(call, _block(launch, number), argument, first, first + count - 1, size // kind.size)
+            if size is None or not count:
+                continue
+            shifts = group.shifts.get(place, np.zeros(1, np.int64)) // kind.size
+            is_huge = max(abs(first), count) >= 1 << 61  # in a trace that no recorder writes
+            firsts = first + (shifts.astype(object) if is_huge else shifts)
+            beyond = np.flatnonzero((firsts < 0) | (firsts > size // kind.size - count))
+            if len(beyond):
+                at, last = int(beyond[0]), int(firsts[beyond].max()) + count - 1
+                own, number = int(firsts[at]), int(group.numbers[at])
+                yield _Outside(group.call, number, argument, own, own + count - 1, last, size // kind.size)
 
 
-def _uses(call: RecordedCall) -> Iterator[tuple[int, RecordedArray]]:
-    """The arrays of a call, and the arguments that they are in."""
-    for operand in call.operands:
+def _uses(call: RecordedCall) -> Iterator[tuple[int, int, RecordedArray]]:
+    """The arrays of a call: the places of the operands, and the arguments that they are in."""
+    for place, operand in enumerate(call.operands):
         if isinstance(operand, RecordedArray) and operand.argument is not None and operand.dtype not in PACKED:
-            yield operand.argument, operand
+            yield place, operand.argument, operand
 
 
 def _elements(use: RecordedArray, size: int) -> tuple[int, int]:
@@ -175,8 +197,8 @@ def _block(launch: RecordedLaunch, number: int) -> int:
     return next(block.index for block in launch.blocks if np.any(block.calls == number))
 
 
-def _finding(use: _Outside, name: str, needed: int) -> Finding:
+def _finding(use: _Outside, block: int, name: str, needed: int) -> Finding:
     elements = f"elements {use.first:,} to {use.last:,} of {name}"
-    message = f"{use.call.name} uses {elements} in block {use.block}; the array has {use.size:,}"
+    message = f"{use.call.name} uses {elements} in block {block}; the array has {use.size:,}"
     fix = f"pass an array of at least {needed:,} elements, or use fewer"
     return Finding("error", "KN-10", message, None, name, f"at most {use.size} elements", f"{use.last + 1}", fix)

@@ -108,11 +108,11 @@ HEADERS: Mapping[str, Inside | Choice] = {
     **dict.fromkeys(("tcolmax", "tcolmin", "tcolprod"), ENDS),  # TColReduceOps.hpp:57, 72
     **dict.fromkeys(("tcolargmax", "tcolargmin"), ENDS),  # TColReduceIdx.hpp:205
     **dict.fromkeys(("tfmod", "tfmods"), ENDS),  # TFmod.hpp:33, TFmodS.hpp:34
-    **dict.fromkeys(("tpartargmax wrrwrr", "tpartargmin wrrwrr"), _in_parts),  # TPartArgOp.hpp:97
+    **dict.fromkeys(("tpartargmax", "tpartargmin"), _in_parts),  # TPartArgOp.hpp:97
     "tcolsum wrsn": _summed,
     "tsort32": ENDS,  # TSort32.hpp:138
-    "tpairreducesum wr": ENDS,  # TPairReduceSum.hpp:89
-    "tadddeqrelu wrrns": ENDS,  # TAddDeqRelu.hpp:80
+    "tpairreducesum": ENDS,  # TPairReduceSum.hpp:89
+    "tadddeqrelu": ENDS,  # TAddDeqRelu.hpp:80
     "ttri": ENDS,  # TTri.hpp:66
 }
 """By instruction, and form if it is known by its effects: the barriers inside, or what they depend on."""

@@ -462,6 +462,23 @@ def ahead(count: Callable[[Call], int]) -> Callable[[Call], ByteRows]:
     return lambda call: ByteRows(1, count(call))
 
 
+def by_part(name: str, part: str) -> Callable[[Call], str]:
+    """A route for the memories of source and destination. Within UB, the scalar pipe moves a part whose type has one
+    element (TExtract.hpp:213, TInsert.hpp:135, a5/TExtract.hpp:846, a5/TInsert.hpp:482)."""
+    plain = by_memory(name, "src", "dst")
+
+    def route(call: Call) -> str:
+        tile, is_inside = call.values[part], call.src.loc is call.dst.loc is TileType.Vec
+        is_one = call.has_pipes and is_inside and not any(tile.dynamic) and certain(lambda: tile.valid == (1, 1))
+        return f"{plain(call)}.{ELEMENT}" if is_one else plain(call)
+
+    return route
+
+
+ELEMENT = "element"
+"""What the route of such a part ends with."""
+
+
 def on_a2a3(kernel: RouteKernel) -> SpecialRoute:
     """The kernel that A2/A3 has, and other targets do not."""
     return SpecialRoute("", Table({"a2a3": None}), kernel)

@@ -31,7 +31,7 @@ from ptokit.brief import brief
 from ptokit.isa.catalog import variants
 from ptokit.isa.dtype import DType
 from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Cpp, Destination, Instruction, Param
-from ptokit.isa.kernel import ByteRows, Cost, Effect, Handshake, Pair, RouteKernel
+from ptokit.isa.kernel import ByteRows, Cost, Effect, Handshake, Pair, RouteKernel, full_launch
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import NOTHING, UNSPECIFIED, Access, Compute, Input
 from ptokit.isa.operand import ScalarSpec, TensorSpec, TileSpec
@@ -54,8 +54,12 @@ MOST_OPERANDS = 32
 """Of a form."""
 MOST_FORMS = 4096
 """Forms that are kept."""
-EXACT = {"getvalue": "r", "setvalue": "wn"}
-"""Accesses of the scalar unit to one element of a tile: forms that are modelled. The operand is that element."""
+EXACT = {"getvalue": "r", "setvalue": "wn", "scalar_load": "r", "scalar_store": "wr", "device_load": "r",
+         "device_store": "wr", "simt_load": "r", "simt_store": "wr"}  # fmt: skip
+"""Accesses of the scalar unit to one element of a tile, and those through pointers, of threads, too: forms that are
+modelled. The operand is that element, or what the pointers reach."""
+UNCACHED = frozenset(("device_load", "device_store"))
+"""Those past the cache of the scalar unit, or through lines of it that are cleaned."""
 ALIASES = ("treshape", "bitcast")
 """Instructions whose result is a tile of another type on the same bytes."""
 ADDRESSES = frozenset(("tget_scale_addr",))
@@ -301,6 +305,10 @@ ROWS = (
     *_rows("tsetval", "S", "u:dst n:offset,value", in_cpp=False),
     *_rows("getvalue", "S", "r:src n:offset", in_cpp=False),
     *_rows("setvalue", "S", "u:dst n:offset,value", in_cpp=False),
+    *_rows("scalar_load device_load", "S", "r:src", in_cpp=False),
+    *_rows("scalar_store device_store", "S", "w:dst r:values", in_cpp=False),
+    *_rows("simt_load", "V", "r:src", in_cpp=False),
+    *_rows("simt_store", "V", "w:dst r:values", in_cpp=False),
     *_rows("tprint", "S", "r:src", "r:src s"),
     *_rows("print", "S", "n:value", in_cpp=False),
     *_rows("trap", "S", NONE, in_cpp=False),
@@ -447,7 +455,7 @@ def opaque(name: str, form: str) -> Instruction:
         operands=params,
         modifiers=(),
         rules=(),
-        lower=_store_element if is_exact and name == "setvalue" else _lowering(params, accesses),
+        lower=_store_element if is_exact and "w" in form else _lowering(params, accesses),
         route=lambda call: f"{name}.{pipe or pipe_of(call)}",
         kernels={family: kernels if accesses else {**kernels, **_own_kernels(family, name, params)} for family in NPU},
         cpp=Cpp(call=f"{name.upper()}({', '.join(names)})"),
@@ -493,10 +501,10 @@ def _lowering(params: tuple[Param, ...], accesses: tuple[RecordedAccess, ...]) -
 
 
 def _store_element(call: Call) -> tuple[Compute, ...]:
-    """A number into one element."""
-    dst, number = call.instruction.operands
-    value = Input(number.name, Layout.plain(0, 0), (1, 1))
-    return (Compute("copy", (1, 1), Access(dst.name, call.values[dst.name].layout), (value,)),)
+    """A number into one element, or values into as many."""
+    dst, source = call.instruction.operands
+    value = Input(source.name, Layout.plain(0, 0), (1, 1)) if source.kind == "number" else _input(call, source.name)
+    return (Compute("copy", value.shape, Access(dst.name, call.values[dst.name].layout), (value,)),)
 
 
 def _input(call: Call, name: str) -> Input:
@@ -566,10 +574,13 @@ def _kernels(name: str, pipe: str, params: tuple[Param, ...]) -> Iterator[tuple[
 
 def _own_kernels(family: str, name: str, params: tuple[Param, ...]) -> dict[str, RouteKernel]:
     """What headers do otherwise than one instruction of the vector unit does. A gather of rows writes one for each of
-    the source (TGather.hpp:125). Those of A2/A3 read indices by the scalar pipe (TConcat.hpp:135), and scatter by it
-    (TScatter.hpp:145)."""
+    the source (TGather.hpp:125). Those of A2/A3 read indices by the scalar pipe (TConcat.hpp:135), scatter by it
+    (TScatter.hpp:145), and find positions in columns by two rows of a workspace, which may be longer than its tile
+    (TColReduceIdx.hpp:129)."""
     plain = dict(_kernels(name, "V", params))
     operands = tuple(param.name for param in params)
+    if name.startswith("simt_"):
+        return {route: replace(kernel, launch=full_launch, launched=operands[0]) for route, kernel in plain.items()}
     if name == "tgather" and operands == ("dst", "src"):
         more = Effect("dst", "write", "V", _rows_of_source)
         return {route: replace(kernel, effects=(*kernel.effects, more)) for route, kernel in plain.items()}
@@ -577,6 +588,9 @@ def _own_kernels(family: str, name: str, params: tuple[Param, ...]) -> dict[str,
         effects = tuple(Effect(each.name, each.access, "S") for each in params)
         handshake = Handshake((("V", "S"),), ("S",), (("S", "V"),))
         return {f"{name}.V": RouteKernel(effects, handshake=handshake, cost={"S": ESTIMATE})}
+    if family == "a2a3" and name in ("tcolargmax", "tcolargmin") and operands == ("dst", "dst_idx", "src", WORK):
+        more = Effect(WORK, "write", "V", _two_steps)
+        return {route: replace(kernel, effects=(*kernel.effects, more)) for route, kernel in plain.items()}
     if (family, name) == ("a2a3", "tconcat") and any(param.name in INDICES for param in params):
         effects = (Effect(each.name, each.access, "S" if each.name in INDICES else "V") for each in params)
         handshake = Handshake((("MTE2", "S"),), ("S", "V"), between=(("S", "V"),))
@@ -588,6 +602,13 @@ def _rows_of_source(call: Call) -> ByteRows:
     """The valid columns of as many rows as the source has valid ones."""
     src, dst = call.src, call.dst
     return ByteRows(src.valid_rows, src.valid_cols * dst.dtype.size, dst.stride * dst.dtype.size)
+
+
+def _two_steps(call: Call) -> ByteRows:
+    """Numbers of rows, and the elements found so far: a step of the vector unit each (TColReduceIdx.hpp:129, 253)."""
+    width = call.src.valid_cols * call.src.dtype.size
+    count = 2 * min(-(-width // 32) * 32, 256)
+    return ByteRows(1, count, count)
 
 
 INDICES = frozenset(("src0_idx", "src1_idx", "dst_idx"))

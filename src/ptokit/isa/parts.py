@@ -164,12 +164,13 @@ TINSERT = replace(
                       unmodelled=SHORT_ACCUMULATORS)),
           INSERT_PARAMS, INSERT_RULES, lower_insert, modifiers=(RELU,),
           text=Text(("src", "row", "col"), orders=(("src", "row", "col", "scale"),))),
-    route=by_memory("tinsert", "src", "dst"),
+    route=by_part("tinsert", "src"),
     kernels={
         family: {
             f"tinsert.{a.text}.{b.text}": RouteKernel(pipes(INSERT_PARAMS, pipe))
             for (a, b), pipe in INSERT_PATHS[family].items()
         }
+        | {f"tinsert.vec.vec.{ELEMENT}": scalar_loop(INSERT_PARAMS, accesses=2)}
         for family in NPU
     },
 )  # fmt: skip

@@ -42,7 +42,13 @@ REDUCTIONS = (
 )  # fmt: skip
 
 
-BY_HALVES = Workspace(1, used=BOTH_USE_WORKSPACE)
+def _halves(call: Call) -> int:
+    """Half as many rows as are summed (a2a3/TColSum.hpp:77, a5/TColSum.hpp:70)."""
+    count, size = call.src.valid_rows // 2, call.src.dtype.size
+    return ((count - 1) * call.tmp.stride + call.src.valid_cols) * size if count else 0
+
+
+BY_HALVES = Workspace(1, used=BOTH_USE_WORKSPACE, touched=_halves)
 """Sums of pairs of rows, which A5 keeps in the workspace as well."""
 ONE_ROW = "a plain Vec tile of one row or more; row 0 is written"
 THROUGH_FLOAT = Fix(
@@ -69,6 +75,18 @@ def exceeds_a_step(call: Call) -> bool:
 def is_one_step(call: Call) -> bool:
     """Other rows."""
     return not exceeds_a_step(call)
+
+
+def _first_steps(call: Call) -> int:
+    """The first step of each row, in rows of the workspace (TRowReduceOps.hpp:296, 305). Integers are reduced by scalar
+    code, four shapes in another way (TRowReduceOps.hpp:244)."""
+    rows, cols = call.src.valid
+    is_other = call.src.dtype.is_integer or not exceeds_a_step(call) or rows * cols == 8192
+    return (
+        0
+        if is_other or call.tmp.dtype.size != call.src.dtype.size
+        else (rows - 1) * call.tmp.stride * call.src.dtype.size + 256
+    )
 
 
 WHOLE_STEPS = Table({"a2a3": exceeds_a_step})
@@ -136,7 +154,8 @@ def reduction(row: OpRow, *, by_row: bool, group: str = "", numbers: Table[Types
     about = "a Vec tile, N x 1 or wider; column 0 is written" if by_row else ONE_ROW
     params = (Param("dst", "write", f"destination: {about}"), Param("src", "read", "a plain Vec tile"))
     if by_row or numbers:
-        workspace = Workspace(1, same_as("src") if by_row else _positions_workspace)
+        touched = _first_steps if row.op in ("rowsum", "rowmax", "rowmin") else Workspace.touched
+        workspace = Workspace(1, same_as("src") if by_row else _positions_workspace, touched=touched)
         special = (_by_rows if by_row else _by_columns)(row, params)
         return build(row, params, rules, lower, cpp=f"{row.name.upper()}(dst, src, tmp)", text=Text(("src", "tmp")),
                      workspace=workspace, special=special)  # fmt: skip
@@ -298,6 +317,12 @@ def transposed_workspace(call: Call) -> TileSpec:
     return TileSpec(src.dtype, TileType.Vec, src.cols, cols, src.cols, cols)
 
 
+def _transposed_bytes(call: Call) -> int:
+    """The source transposed (TTrans.hpp:237, 272)."""
+    (rows, cols), unit = call.src.valid, 32 if call.src.dtype.size == 1 else 16
+    return ((cols - 1) * -(-rows // unit) * unit + rows) * call.src.dtype.size
+
+
 TTRANS = build(
     OpRow("ttrans", "Transpose a tile.", "dst[j, i] = src[i, j]    over the source's valid region", in_place=()),
     TRANS_PARAMS,
@@ -316,7 +341,7 @@ TTRANS = build(
     cost={"V": INDEXED},
     cpp="TTRANS(dst, src, tmp)",
     text=Text(("src", "tmp")),
-    workspace=Workspace(1, transposed_workspace),
+    workspace=Workspace(1, transposed_workspace, touched=_transposed_bytes),
     special=(SQUARES, ONE_BY_ONE),
 )  # fmt: skip
 
@@ -355,6 +380,15 @@ AS_PAIRS = Rule(
 """The headers have loops for both widths of indices of 2-byte data only (a5/TGather.hpp:57, 137)."""
 
 
+GATHER_PARAMS = (
+    DST, Param("src", "read", "a Vec tile of the destination's type", contiguous="always"),
+    Param("idx", "read", "Vec tile of element numbers, of the destination's valid region", role="index"),
+)  # fmt: skip
+OF_WORDS = SpecialRoute(
+    "words", Table({"a2a3": lambda call: call.dst.dtype.size == 4}),
+    RouteKernel(pipes(GATHER_PARAMS, "V"), cost={"V": INDEXED}, uses_workspace=False),
+)  # fmt: skip
+"""Addresses of 4-byte elements are made in the destination (TGather.hpp:66)."""
 TGATHER = build(
     OpRow("tgather", "Gather elements of a tile by their numbers.",
         "dst[i, j] = src.element[idx[i, j]]    element r * Cols + c is src[r, c]", in_place=(),
@@ -364,8 +398,7 @@ TGATHER = build(
             "padding": Fault("CP-GAT-03", "H-12", "the index names the source's padding"),
             "shared": Fault("CP-GAT-03", None, "gather into another tile: hardware does not promise this order"),
         }),
-    (DST, Param("src", "read", "a Vec tile of the destination's type", contiguous="always"),
-     Param("idx", "read", "Vec tile of element numbers, of the destination's valid region", role="index")),
+    GATHER_PARAMS,
     (
         *vec_tiles("CP-GAT-01", ("dst", "src", "idx"), plains=("dst", "src", "idx")),
         shaped("CP-GAT-01", "idx", fix=lambda c: BY_ROW if is_one_a_row(c) else "give both tiles one valid region"),
@@ -379,7 +412,11 @@ TGATHER = build(
     cost={"V": INDEXED},
     cpp="TGATHER(dst, src, idx, tmp)",
     text=Text(("src", "idx", "tmp")),
-    workspace=Workspace(2, lambda c: replace(c.idx, addr=None), like="idx"),
+    workspace=Workspace(
+        2, lambda c: replace(c.idx, cols=max(c.idx.cols, c.dst.cols), addr=None), like="idx",
+        touched=lambda c: ((c.dst.valid_rows - 1) * c.dst.stride + c.dst.valid_cols) * c.idx.dtype.size,
+    ),
+    special=(OF_WORDS,),
     op_text=OpText(inside=("maskPattern",), listed=True, one_type=True, reordered=True,
               stored=("ins", "outs", "outs", "ins", "ins", "ins")),
 )  # fmt: skip

@@ -112,6 +112,8 @@ class Workspace:
     """The operand with the same valid extents; without one, the whole tile is valid."""
     used: Table[bool] = USES_WORKSPACE
     """Targets that use it; the others ignore it."""
+    touched: Callable[[Any], int] = lambda _: 0
+    """How many bytes from its start the headers write for sure, in a call that uses it; of a `Call` with one."""
 
 
 def same_as(operand: str) -> Callable[[Any], TileSpec]:

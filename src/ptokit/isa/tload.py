@@ -260,7 +260,13 @@ CPP = Cpp(
              lambda c: row_bytes(c) % 32 == 0, on=note("a2a3"), when=plain_in_l1, kind=ByExtent(),
              found=lambda c: f"{row_bytes(c)} bytes", fix="load whole blocks; the headers leave out the rest of a row"),
     ),
-    written=moved_in_cpp("TL-03", "src", "dst", lambda c: c.src),
+    written=(
+        Rule(CLAUSE, "dst", "of the tensor's layout: the C++ headers load ND into ND and DN into DN only",
+             lambda c: is_pair(c.src, c.dst, c.lookup(PAIRS)), on=error("a2a3", "a5"),
+             found=lambda c: f"{c.dst.format.upper()}, and {c.src.layout_kind.text.upper()} memory",
+             fix="give the GlobalTensor the layout of the tile (tload_common.hpp:335)"),
+        *moved_in_cpp("TL-03", "src", "dst", lambda c: c.src),
+    ),
     slices=(
         Rule("TL-03", "dst", "a tile, or whole rows that are valid: the load clears what lies beside a slice, too",
              lambda c: not c.dst.pitch and certain(lambda: c.dst.valid == (c.dst.rows, c.dst.cols)),

@@ -345,8 +345,9 @@ def lower_extract(call: Call) -> tuple[Move | Compute, ...]:
     row, col = call.row.value, call.col.value
     rows, cols = row + call.dst.valid_rows, col + call.dst.valid_cols
     src = Input("src", call.src.layout, (max(call.src.valid_rows, rows), max(call.src.valid_cols, cols)))
-    if not is_unknown(row) and not is_unknown(col) and row % call.src.box[0] == col % call.src.box[1] == 0:
-        # a window that begins at a box has a layout: it alone is read
+    is_one = certain(lambda: call.dst.valid == (1, 1))
+    at_box = not is_unknown(row, col) and (is_one or row % call.src.box[0] == col % call.src.box[1] == 0)
+    if at_box:  # a window that begins at a box, or is one element, has a layout: it alone is read
         src, row, col = Input("src", call.src.layout.cut(row, col), call.dst.valid), 0, 0
     corner = (("row", row), ("col", col))
     return (Compute("window", call.dst.valid, Access("dst", call.dst.layout), (src,), corner),)
@@ -387,6 +388,7 @@ EXTRACT_KERNELS = {
         f"textract.{a.text}.{b.text}": RouteKernel(pipes(EXTRACT_PARAMS, pipe))
         for (a, b), pipe in PATHS[family].items()
     }
+    | {f"textract.vec.vec.{ELEMENT}": scalar_loop(EXTRACT_PARAMS, accesses=2)}
     for family in NPU
 }
 EXTRACT_CPP = Cpp(
@@ -404,7 +406,7 @@ TEXTRACT = replace(
     build(OpRow("textract", "Copy a window of a tile.", "dst[i, j] = src[row + i, col + j]    over dst's valid region",
               in_place=(), cpp=EXTRACT_CPP), EXTRACT_PARAMS, EXTRACT_RULES, lower_extract, modifiers=(RELU,),
           text=Text(("src", "row", "col"), orders=(("src", "row", "col", "scale"),))),
-    route=by_memory("textract", "src", "dst"),
+    route=by_part("textract", "dst"),
     kernels=EXTRACT_KERNELS,
 )  # fmt: skip
 TEXTRACT_FP = with_factors(

@@ -124,6 +124,8 @@ def lists(count: int) -> Instruction:
         workspace=Workspace(  # lists are merged into it, and copied from there (a5/TMrgSort.hpp:121, 125)
             count, lambda c: row_of(c.dst.dtype, sum(c.values[each].cols for each in sources)),
             used=BOTH_USE_WORKSPACE,
+            touched=lambda c: (c.end is MergeEnd.Merged) * sum(c.values[each].valid_cols for each in sources)
+            * c.dst.dtype.size,
         ),
         op_text=TMRGSORT.text,
         destination=Destination(is_staged=True),

@@ -55,8 +55,9 @@ from ptokit.lang.tensor import Arguments, GlobalTensor, array_argument
 from ptokit.lang.values import Informer
 from ptokit.machine import MACHINE
 from ptokit.machine.report import MachineReport, Patch, is_enough
-from ptokit.program.clip import clipped
+from ptokit.program.clip import clipped, steps
 from ptokit.program.ir import Program, TileDecl, walk
+from ptokit.program.periods import gaps
 from ptokit.program.repair import Edit, Unpatchable
 from ptokit.target import compiler_of, families_in_cpp
 
@@ -447,6 +448,8 @@ def part_of(launch: RecordedLaunch, traced: Traced, most: int = MOST_STEPS) -> P
     sizes: Counter[int] = Counter()
     for block in launch.blocks:
         sizes[block.index] += len(block.calls)
+    if steps(traced.program, gaps(traced.program, sorted(sizes))) * len(sizes) <= most:
+        return None
     program, own, whole = clipped(traced.program, most)
     count = most // max(own, 1)
     if own == whole and count >= len(sizes):
@@ -479,10 +482,10 @@ def _content(arguments: Arguments) -> Iterator[object]:
 
 
 def _allocated(recording: Recording, arguments: Arguments) -> dict[str, np.ndarray[Any, Any]]:
-    """Zeros for the memory that host code allocates."""
+    """Zeros for the memory that host code allocates, and what scalar code and threads have stored."""
     named = {each.name: each for launch in recording.launches for each in launch.arguments if each.shape is not None}
     return {
-        name: np.zeros(each.shape or (1,), dtype(each.dtype).numpy)
+        name: recording.stored.get(name, np.zeros(0 if each.is_stored else each.shape or 1, dtype(each.dtype).numpy))
         for name, each in named.items()
         if name not in arguments.tensors
     }

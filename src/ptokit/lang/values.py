@@ -181,7 +181,8 @@ class ValueSession:
         """The bytes that a kernel reads; None if it has no such memory."""
         if not isinstance(request.operand, RecordedTile):
             pointer = request.operand
-            array = None if pointer.argument is None else memories.arrays[pointer.argument]
+            array = memories.local.get(pointer.memory)
+            array = array if pointer.argument is None else memories.arrays[pointer.argument]
             return None if array is None else _part(array, pointer.offset, 1)
         tile = request.operand
         at = request.offset * dtype(tile.dtype).size

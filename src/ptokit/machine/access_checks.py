@@ -10,6 +10,7 @@ from functools import partial
 from operator import itemgetter
 
 from ptokit.finding import ConflictAccess, Finding, Fix, Level
+from ptokit.isa.opaque import UNCACHED
 from ptokit.machine import hazards
 from ptokit.machine.block_cache import BlockCache, IssuedWork, Touches
 from ptokit.machine.clocks import Clock, Clocks, merge
@@ -233,9 +234,13 @@ class AccessChecks:
                     self.conflict(hazards.between_blocks, Meeting(number, moment, pipe, gate, touch, other))
             if self.flags.orders and touch.how == READ and hazards.may_be_stale(self.clocks.pipes[layer.pipe], pipe):
                 stale = layer.last(extent, start, before)
-                if stale and stale.statement != number:  # the kernel of an instruction handles its own
+                if stale and stale.statement != number and not self._is_direct(number, stale.statement):
                     self.is_stale = True
                     self.conflict(hazards.stale, Meeting(number, moment, pipe, gate, touch, stale))
+
+    def _is_direct(self, *numbers: int) -> bool:
+        """Whether accesses of statements take care of the cache: the kernel of an instruction handles its own."""
+        return any(getattr(self.statements[number], "name", "") in UNCACHED for number in numbers)
 
     def conflict(self, hazard: Callable[[ConflictAccess, ConflictAccess, Profile], Finding], meeting: Meeting) -> None:
         """Report two accesses; the same two statements only once."""

@@ -110,6 +110,16 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
             for setter in semaphore.setters:
                 yield flag, setter
 
+    def held(self) -> list[int]:
+        """How much work of each pipe is in its queue."""
+        return [pipe.pending for pipe in self._pipes.values()]
+
+    def lags(self) -> list[int]:
+        """How far each pipe has gone beyond what each other one knows of it."""
+        return [
+            time - known for pipe in self._pipes.values() for time, known in zip(self.times, pipe.clock, strict=True)
+        ]
+
     def peek(self, pipe: str) -> Clock:
         """What would come before the next work of a pipe."""
         at = self._pipes[pipe]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterable
+from collections.abc import Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ptokit.finding import LEVELS, Finding, Iteration, Seen
@@ -57,6 +57,15 @@ class Findings:
         for entry in known or ():
             _count(entry, block, moment)
         return known is not None
+
+    def times(self) -> tuple[int, ...]:
+        """How often each was shown so far."""
+        return tuple(entry.times for entry in self._found.values())
+
+    def repeat(self, since: Sequence[int], times: int) -> None:
+        """Count what was shown since some counts again."""
+        for entry, before in zip(self._found.values(), since, strict=False):
+            entry.times += times * (entry.times - before)
 
     def _entry(self, finding: Finding) -> _Entry:
         key = (finding.kind or (finding.rule, finding.level), finding.operand, finding.path, finding.expected)

@@ -35,7 +35,7 @@ from ptokit.program.budget import uses_hidden
 from ptokit.program.cores import Sync, in_use, kind_of, own_steps
 from ptokit.program.expr import Var, compiled
 from ptokit.program.instr_calls import access_of, effects, named_operands, offset_in, with_tiles
-from ptokit.program.ir import Instr, Stmt, TileDecl, TileUse, View
+from ptokit.program.ir import ANY_FAMILY, Instr, Stmt, TileDecl, TileUse, View
 from ptokit.program.overlaps import is_narrow
 
 
@@ -459,7 +459,10 @@ class CheckedExecution:
         return replace(part, statement=number, block=session.running.number, iteration=now)
 
     def _check_owner(self, access: MemoryAccess) -> None:
-        """No other tile has overwritten what is read."""
+        """No other tile has overwritten what is read. What a pointer reaches belongs to whatever tile lies there."""
+        tile = self.session.program.tiles.get(access.tile)
+        if tile is not None and tile.family == ANY_FAMILY:
+            return
         owners, place, extent = self.session.memory.owners(access.place), access.place, access.extent
         spec = self.here.tiles.get(access.operand)
         narrow = spec is not None and not spec.pitch and is_narrow(spec, *spec.valid)

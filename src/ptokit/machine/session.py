@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
+from operator import sub
+from typing import NamedTuple
 
 from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Storage
@@ -30,6 +32,7 @@ from ptokit.program.cores import Cores, PipeWork, Sync
 from ptokit.program.instr_calls import unknown_writes
 from ptokit.program.ir import Instr, LoadScalar, Program, Stmt, walk
 from ptokit.program.overlaps import interleaved
+from ptokit.program.periods import RoundGap
 from ptokit.program.show import described
 from ptokit.target import Profile
 
@@ -87,6 +90,22 @@ class TileMemory:
         return found
 
 
+class Progress(NamedTuple):
+    """How far a block has come at the end of a period of a loop."""
+
+    times: Sequence[int]
+    """How often each finding was shown."""
+    held: Sequence[int]
+    """Work in the queues of pipes."""
+    lags: Sequence[int]
+    """How little pipes know of one another."""
+
+    def is_steady(self, before: Progress, first: Progress) -> bool:
+        """Whether the last two periods did the same: what they found, and how pipes drifted apart."""
+        grown = [[list(map(sub, now[k], then[k])) for k in (0, 2)] for now, then in ((self, before), (before, first))]
+        return len(self.times) == len(first.times) and grown[0] == grown[1] and self.held == before.held == first.held
+
+
 class Session:
     """The machine during one launch."""
 
@@ -128,6 +147,10 @@ class Session:
         is_counted = options.enables("traffic") or self.timer is not None
         self.traffic = TrafficMeter(self.costs.grains) if is_counted else None
         self.lanes = LaneRecorder()
+        self.gaps: Mapping[int, Sequence[RoundGap]] = {}
+        """Rounds of loops that are not run."""
+        self.is_short = False
+        """Whether rounds are left out that may not do what those before did."""
         self.iterations: dict[int, int] = {}
         """The most iterations that each loop had."""
         self.skipped = False
@@ -149,6 +172,10 @@ class Session:
         self.cache.end(lambda _: self.flags.end())
         if self.timer:
             self.timer.end_block()
+
+    def progress(self) -> Progress:
+        """How far the block has come."""
+        return Progress(self.findings.times(), self.clocks.held(), self.clocks.lags())
 
     def _forget_block(self) -> None:
         """Forget what the running block has done to on-chip memory."""

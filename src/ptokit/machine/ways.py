@@ -468,8 +468,10 @@ def _launch(executed: Executed) -> LaunchShape | None:
     launch = call.route_kernel.launch
     if launch is None:
         return None
-    step = next(step for step in executed.plan.steps if isinstance(step, IndexedStep))
-    tile = call.destination
-    covered = call.launched if call.route_kernel.launched else step.shape
-    rows, cols = covered if call.of_role("scratch") is None else (tile.rows, tile.cols)
+    if call.of_role("scratch") is not None:
+        rows, cols = call.destination.rows, call.destination.cols
+    elif call.route_kernel.launched:
+        rows, cols = call.launched
+    else:
+        rows, cols = next(step.shape for step in executed.plan.steps if isinstance(step, IndexedStep))
     return launch(rows, cols) if rows and cols else None

@@ -7,13 +7,14 @@ alike, or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import lcm, prod
 
 from ptokit.program import ir
 from ptokit.program.cores import is_crossing
 from ptokit.program.expr import BLOCK_IDX, SUBBLOCK_IDX, Expr, ExpressionError, Op, Var, evaluate, parts, variables
+from ptokit.program.periods import RoundGap
 
 LONGEST_PERIOD = 12
 PERIODS = (64, 16, 8, 4, 2, 1)
@@ -86,20 +87,23 @@ def _rotating(stmt: ir.Stmt) -> tuple[Expr, ...]:
     return (stmt.event,) if isinstance(stmt, ir.Flag | ir.CrossFlag) else ()
 
 
-def steps(program: ir.Program) -> int:
-    """About how many statements the first block runs; large operands count as several."""
+def steps(program: ir.Program, gaps: Mapping[int, Sequence[RoundGap]] | None = None) -> int:
+    """About how many statements the first block runs, without the rounds in gaps; large operands count as several."""
     sizes = {name: prod((tile.spec.rows, tile.spec.cols)) for name, tile in program.tiles.items()}
-    return _steps(program.body, sizes, {BLOCK_IDX: 0, SUBBLOCK_IDX: 0})
+    return _steps(program.body, sizes, {BLOCK_IDX: 0, SUBBLOCK_IDX: 0}, gaps or {})
 
 
-def _steps(body: ir.Block, sizes: dict[str, int], values: dict[Var, int]) -> int:
+def _steps(
+    body: ir.Block, sizes: dict[str, int], values: dict[Var, int], gaps: Mapping[int, Sequence[RoundGap]]
+) -> int:
     total = 0
     for stmt in body:
         if isinstance(stmt, ir.Loop):
             rounds = len(range(_value(stmt.start, values), _value(stmt.stop, values), stmt.step))
-            total += rounds * _steps(stmt.body, sizes, {**values, stmt.var: 0}) if rounds else 0
+            rounds -= sum(gap.stop - gap.first for gap in gaps.get(id(stmt), ()))
+            total += rounds * _steps(stmt.body, sizes, {**values, stmt.var: 0}, gaps) if rounds else 0
         elif isinstance(stmt, ir.Branch):
-            total += max(_steps(stmt.then, sizes, values), _steps(stmt.otherwise, sizes, values))
+            total += max(*(_steps(arm, sizes, values, gaps) for arm in ir.children(stmt)))
         elif isinstance(stmt, ir.Instr):
             used = sum(sizes.get(each.tile, 0) for each in stmt.operands if isinstance(each, ir.TileUse))
             total += 1 + used // ELEMENTS

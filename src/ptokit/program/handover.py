@@ -217,13 +217,10 @@ def check_sync(program: Program, profile: Profile, _options: Options, grid: int 
     if not profile.cores:
         return
     own = _own_ids(program, profile)
+    yield from _refused_barriers([each for each in walk(program.body) if isinstance(each, Barrier)], profile)
     for stmt in walk(program.body):
         if isinstance(stmt, Flag | CrossFlag | Barrier):
             yield from (finding.at(stmt.where) for finding in _foreign_pipes(stmt))
-        if isinstance(stmt, Barrier) and is_refused(stmt, profile):
-            message = f"{stmt.pipe} orders itself on {profile.name}, whose compiler refuses a barrier on it"
-            fix = Fix("leave ", SyncCode(stmt), f" out; C++ for {profile.name} has none")
-            yield Finding("note", "A-73", message, None, "barrier", fix=fix, where=stmt.where, target=profile.name)
         if isinstance(stmt, CrossFlag):
             yield from (finding.at(stmt.where) for finding in _sync_findings(stmt, own, profile))
         elif isinstance(stmt, Flag) and stmt.action == "set" and is_crossing(stmt):
@@ -232,6 +229,17 @@ def check_sync(program: Program, profile: Profile, _options: Options, grid: int 
             ends = CrossFlag("set", src, stmt.src, 0), CrossFlag("wait", dst, stmt.dst, 0)
             fix = Fix(SyncCode(ends[0], "id"), ", ", SyncCode(ends[1], "id"))
             yield Finding("note", "KN-16", message, None, "flag", fix=fix, where=stmt.where, target=profile.name)
+
+
+def _refused_barriers(barriers: Iterable[Barrier], profile: Profile) -> Iterator[Finding]:
+    """Barriers on a pipe that orders itself: one note, at the first of them."""
+    refused = [each for each in barriers if is_refused(each, profile)]
+    if refused:
+        first, places = refused[0], {each.where for each in refused}
+        more = f", {len(places)} times in all" if len(places) > 1 else ""
+        message = f"{first.pipe} orders itself on {profile.name}, whose compiler refuses a barrier on it{more}"
+        fix = Fix("leave ", SyncCode(first), f" out; C++ for {profile.name} has none")
+        yield Finding("note", "A-73", message, None, "barrier", fix=fix, where=first.where, target=profile.name)
 
 
 def _foreign_pipes(stmt: Flag | CrossFlag | Barrier) -> Iterator[Finding]:

@@ -139,6 +139,9 @@ class Given:
 Operand = TileUse | View | Constant | Number | Given
 
 
+ANY_FAMILY = -(1 << 63)
+
+
 @dataclass(frozen=True)
 class TileDecl:
     """The declaration of a tile. Every iteration of the loop around it declares a new one."""
@@ -155,7 +158,8 @@ class TileDecl:
     named: bool = field(default=True, compare=False, kw_only=True)
     """Whether the name is the author's."""
     family: int | None = field(default=None, kw_only=True)
-    """Tiles of one family are views of the same memory: the author says so, and may use one after the other."""
+    """Tiles of one family are views of the same memory: the author says so, and may use one after the other. One of
+    `ANY_FAMILY` is a view of whatever lies there."""
     where: Where | None = _place()
 
 

@@ -26,7 +26,20 @@ from ptokit.program.bounds import reaches
 from ptokit.program.conditions import Facts, changed_in, exclude, facts, without
 from ptokit.program.expr import Expr
 from ptokit.program.instr_calls import access_of, all_operands, named_operands, offset_in
-from ptokit.program.ir import Assign, Block, Branch, Instr, Leaf, Loop, Operand, Program, TileDecl, TileUse, fold
+from ptokit.program.ir import (
+    ANY_FAMILY,
+    Assign,
+    Block,
+    Branch,
+    Instr,
+    Leaf,
+    Loop,
+    Operand,
+    Program,
+    TileDecl,
+    TileUse,
+    fold,
+)
 
 MOST_VISITED = 1 << 18
 """Statements that are visited; after that many, loops are visited once."""
@@ -480,12 +493,18 @@ class OverlapAnalysis:
             state.gain(mine, touch.bytes)
 
     def _report(self, one: PlacedTile, other: PlacedTile, effect: str, *, is_fault: bool) -> None:
-        if one.tile.family is not None and one.tile.family == other.tile.family:
+        if are_views(one, other):
             return
         first, second = sorted((one, other), key=lambda placed: self.order[id(placed)])
         key = id(first), id(second)
         if first is not second and (key not in self.conflicts or (is_fault and not self.conflicts[key].is_fault)):
             self.conflicts[key] = TileConflict(first, second, effect, is_fault)
+
+
+def are_views(one: PlacedTile, other: PlacedTile) -> bool:
+    """Whether the author says that two tiles share memory."""
+    families = {one.tile.family, other.tile.family}
+    return ANY_FAMILY in families or (len(families) == 1 and None not in families)
 
 
 def conflicts(program: Program, target: str, grid: int | None) -> list[TileConflict]:

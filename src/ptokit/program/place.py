@@ -20,7 +20,7 @@ from ptokit.program import ir
 from ptokit.program.budget import Use, has_simt, memory_findings, static_bytes
 from ptokit.program.instr_calls import access_of, all_operands
 from ptokit.program.memory import Outline, Path, statements
-from ptokit.program.overlaps import TileConflict, are_slots, conflicts, is_one_buffer, meeting, placed_tiles
+from ptokit.program.overlaps import TileConflict, are_slots, are_views, conflicts, is_one_buffer, meeting, placed_tiles
 from ptokit.program.verify_call import Options, show_addresses, verify_address
 from ptokit.target import Profile
 
@@ -369,7 +369,12 @@ def check_overlaps(program: ir.Program, profile: Profile, options: Options, grid
     for first, second in combinations(placed_tiles(program, grid), 2):
         names = first.tile.name, second.tile.name
         is_new = names[0] != names[1] and frozenset(names) not in known and not is_one_buffer(first, second)
-        if is_new and ranges[names[0]].meets(ranges[names[1]]) and meeting(first, second):
+        if (
+            is_new
+            and not are_views(first, second)
+            and ranges[names[0]].meets(ranges[names[1]])
+            and meeting(first, second)
+        ):
             yield _overlap(program, TileConflict(first, second, "no read loses its data", False), options)
 
 

@@ -15,7 +15,7 @@ from ptokit.isa.instruction import Call, Rule, is_tile
 from ptokit.isa.opaque import EXACT
 from ptokit.isa.operand import BLOCK, OperandSpec, TensorSpec, TileSpec, meet
 from ptokit.isa.policy import BLayout, TileType
-from ptokit.isa.spelling import TMP
+from ptokit.isa.spelling import TMP, Workspace
 from ptokit.isa.tassign import TASSIGN
 from ptokit.isa.unknown import certain
 from ptokit.program.budget import Use, memory_findings, starts_threads
@@ -195,6 +195,9 @@ def workspaces(call: Call, _profile: Profile, _options: Options) -> Iterable[Fin
     if not is_tile(tmp, TileType.Vec):
         fix = Fix("compute in a Vec tile, or leave ", Wording("tmp=", "tmp", "tmp"), " out")
         yield _finding(call, rule, None, TMP, "a Vec tile", str(tmp), fix)
+    elif isinstance(tmp, TileSpec) and certain(lambda: _touched(call) > tmp.nbytes):
+        found, fix = f"{tmp.nbytes} bytes", "give tmp all bytes that they write: what lies behind it is lost"
+        yield _finding(call, rule, None, TMP, f"of the {_touched(call)} bytes that the headers write", found, fix)
     elif isinstance(tmp, TileSpec) and (needed := _needed(call)) > tmp.nbytes:
         message = f"{_subject(call)}: headers compute in up to {needed} bytes of tmp; found {tmp.nbytes}"
         yield Finding("note", rule, message, None, TMP, f"at least {needed} bytes", str(tmp), target=call.target)
@@ -202,13 +205,22 @@ def workspaces(call: Call, _profile: Profile, _options: Options) -> Iterable[Fin
 
 def _needed(call: Call) -> int:
     """Bytes of the workspace that the kernel of a call needs; 0 if it ignores the workspace."""
-    workspace, given = call.instruction.workspace, call.instruction.operands
-    if not workspace or not call.uses_workspace:
-        return 0
-    if not all(is_tile(call.operands[param.name]) for param in given if param.kind == "tile"):
-        return 0
-    needed = workspace.needed(call)
+    workspace = _used(call)
+    needed = workspace.needed(call) if workspace else None
     return needed.nbytes if needed is not None else 0
+
+
+def _touched(call: Call) -> int:
+    """Bytes of the workspace that the kernel of a call certainly writes."""
+    workspace = _used(call)
+    return workspace.touched(call) if workspace else 0
+
+
+def _used(call: Call) -> Workspace | None:
+    """The workspace of an instruction, if this call uses it."""
+    tiles_of = (param.name for param in call.instruction.operands if param.kind == "tile")
+    is_used = call.uses_workspace and all(is_tile(call.operands[name]) for name in tiles_of)
+    return call.instruction.workspace if is_used else None
 
 
 def budget(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
@@ -282,7 +294,13 @@ def dynamic_operands(call: Call) -> frozenset[str]:
 def written_findings(call: Call) -> list[Finding]:
     """What the headers do otherwise with C++ as it is written, and not with what ptokit emits."""
     cpp = call.instruction.cpp
-    return check_rules((*cpp.written, *cpp.dynamic), call.in_headers, header=False)
+    found = check_rules((*cpp.written, *cpp.dynamic), call.in_headers, header=False)
+    spelled = next(iter(call.instruction.spellings.get("C++", ())), "")
+    name = call.instruction.name.upper()
+    if call.has_pipes and spelled.startswith(f"{name}(") and TMP in spelled and call.operands.get(TMP) is None:
+        message, fix = f"{_subject(call)}: the C++ headers have no {name} without tmp", f"write {spelled}"
+        found.append(Finding("error", "CP-HDR-01", message, None, TMP, "a Vec tile", "none", fix, target=call.target))
+    return found
 
 
 def _tile_types(call: Call, level: Level) -> Iterator[Finding]:

@@ -64,19 +64,19 @@ class Observed:
 
     @property
     def pipes(self) -> frozenset[str]:
-        """The pipes that move or compute data, as others see them: what the scalar pipe does between flags from another
-        pipe and back to it counts as done by that pipe."""
-        before = dict[str, str]()
+        """The pipes that move or compute data, as others see them: what the scalar pipe does between flags from one
+        other pipe and back to it counts as done by that pipe."""
+        before = set[str]()
         behind = [event.flag[1] for event in reversed(self.events) if event.name == "set_flag" and event.flag[0] == "S"]
         found = set[str]()
         for event in self.events:
             if event.name == "wait_flag" and event.flag[1] == "S":
-                before[event.flag[0]] = "S"
+                before.add(event.flag[0])
             elif event.name == "set_flag" and event.flag[0] == "S":
                 behind.pop()
             elif event.touches:
-                hidden = [pipe for pipe in behind[-1:] if pipe in before] if event.pipe == "S" else []
-                found.update(hidden or [event.pipe])
+                around = before.intersection(behind)
+                found.update(around if event.pipe == "S" and len(around) == 1 else (event.pipe,))
         return frozenset(found)
 
     @property

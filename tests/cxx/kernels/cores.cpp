@@ -1,16 +1,5 @@
 // Kernels of both cores of a block: what one core orders does not order the other.
-#include "common.hpp"
-
-#if defined(__DAV_CUBE__)
-constexpr bool kOnCube = true;
-#else
-constexpr bool kOnCube = false;
-#endif
-#if defined(__DAV_VEC__)
-constexpr bool kOnVector = true;
-#else
-constexpr bool kOnVector = false;
-#endif
+#include "cores.hpp"
 
 constexpr int kSize = 16;
 using HalfGlobal = Matrix<half, kSize, kSize>;

@@ -1,22 +1,11 @@
 // Kernels of both cores: the cube core and the vector core hand tiles to each other, by cross-core flags.
 //
 // Built for A5 they use intra-block flags, built for A2/A3 the flags of the FFTS.
-#include "common.hpp"
+#include "cores.hpp"
 
 constexpr int kSize = 16;
 using HalfGlobal = Matrix<half, kSize, kSize>;
 using FloatGlobal = Matrix<float, kSize, kSize>;
-
-#if defined(__DAV_CUBE__)
-constexpr bool kOnCube = true;
-#else
-constexpr bool kOnCube = false;
-#endif
-#if defined(__DAV_VEC__)
-constexpr bool kOnVector = true;
-#else
-constexpr bool kOnVector = false;
-#endif
 
 /// The tiles of the cube core, and a product.
 struct Cube {

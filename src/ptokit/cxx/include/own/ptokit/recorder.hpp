@@ -127,6 +127,22 @@ bool on_vector();
 void launch(const char* name, std::uint64_t grid, void (*body)(void*), void* context,
             const Operand* arguments = nullptr, std::size_t count = 0);
 
+// Threads of a function: the one that runs, and how many there are.
+struct Index3 {
+  std::uint32_t x = 0, y = 0, z = 0;
+};
+extern Index3 thread_index, thread_count;
+// Runs `body(context)` for every thread. What they read and wrote is recorded at the end.
+void run_threads(Index3 count, void (*body)(void*), void* context);
+// A barrier of all threads; the sum over the lanes of a warp that come here.
+void wait_for_threads();
+float sum_of_warp(float value);
+// While it lives, accesses of this thread are those of an atomic operation.
+struct Atomic {
+  Atomic();
+  ~Atomic();
+};
+
 // Device memory that host code asks for (aclrtMalloc): an array of the recording, zeros at first.
 void* allocate(std::size_t bytes);
 void release(void* data);

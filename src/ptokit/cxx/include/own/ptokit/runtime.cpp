@@ -5,12 +5,15 @@
 // call that repeats costs four bytes.
 #include "ptokit/recorder.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <initializer_list>
 #include <typeinfo>
+#include <unordered_map>
+#include <vector>
 
 #include <csignal>
 #include <cxxabi.h>
@@ -41,7 +44,7 @@ constexpr u32 NONE = 0xffffffffu;
 enum State : u64 { starting, running, finished, stopped };
 enum Problem : u64 { no_problem, by_signal, by_exception, by_limit, by_failure, by_stack, by_grid };
 enum Tag : u32 { text_tag = 1, site_tag, form_tag, launch_tag, block_tag, block_end_tag, launch_end_tag, array_tag,
-                 unknown_tag };
+                 unknown_tag, conflict_tag };
 enum Reply : u64 { value_only, all_current, unknown_value };
 
 // The first page of the shared memory. ptokit/cxx/trace.py lists the same fields in the same order.
@@ -62,6 +65,7 @@ struct Control {
   u64 frames[FRAMES];
   char message[1024];
   u64 most_blocks;  // of a grid
+  u64 values_at, values_size, values_used;  // bytes: what scalar code and threads have stored
 };
 
 struct Area {  // of the shared memory; the sizes are kept here too, so that a wild store cannot move them
@@ -97,15 +101,23 @@ char* arrays_end = nullptr;
 bool informs = false;
 bool current = false;  // local memories and arrays hold what was recorded so far
 bool dirty = false;    // an array may be out of date
-bool guarded = false;  // the arrays are protected: an access to a page of them is noted
-bool opened = false;   // some pages of guarded arrays are not protected
-bool stored = false;   // an instruction of this launch may have written an array
+bool asked = false;    // whether values have been asked for since the last instruction
+bool noted = false;    // whether accesses are waiting to be recorded
+bool own_code = false;  // the recorder itself accesses memory
+std::vector<u64> cleaned;  // lines of the cache that hold nothing old
+bool all_cleaned = false;
 bool in_launch = false;
 u64 now_block = 0, now_blocks = 1, now_subblock = 0, now_subblocks = 1;
 bool now_cube = false;
 bool asked_subblock = false, asked_subblocks = false;  // whether the kernel has asked for the number, and how many
 u64 page = 4096;
 alignas(16) char signal_stack[1 << 17];
+
+struct OwnCode {
+  bool before = own_code;
+  OwnCode() { own_code = true; }
+  ~OwnCode() { own_code = before; }
+};
 
 [[noreturn]] void leave() { _exit(DONE); }
 
@@ -348,31 +360,24 @@ void append(u32 call) {
   page_zero->sequence_used = sequence_used;
 }
 
+std::size_t calls_from(const void* frame, u64* pcs);
+
 u32 site_from(const void* frame) {
   u64 pcs[FRAMES];
-  return site_id(pcs, walk(frame, pcs, FRAMES));
+  return site_id(pcs, calls_from(frame, pcs));
 }
 
 // ---------------------------------------------------------------------------------------------- values on demand
-
-void protect(bool on) {
-  if (on == guarded && !(on && opened)) return;
-  guarded = on;
-  opened = false;
-  if (on) {
-    mprotect(base + page_zero->arrays_at, static_cast<std::size_t>(arrays_end - base - page_zero->arrays_at), PROT_NONE);
-    return;
-  }
-  for (std::size_t i = 0; i < region_count; ++i) {
-    mprotect(regions[i].begin, whole_pages(regions[i].bytes), PROT_READ | PROT_WRITE);
-  }
-}
 
 bool in_arrays(const void* at) {
   return base != nullptr && at >= base + page_zero->arrays_at && at < arrays_end;
 }
 
+void take_back();
+
 u64 ask(u64 kind, u64 call, const void* address, std::size_t bytes) {
+  const OwnCode own;
+  take_back();
   page_zero->request_kind = kind;
   page_zero->request_call = call;
   page_zero->request_address = reinterpret_cast<u64>(address);
@@ -385,7 +390,6 @@ u64 ask(u64 kind, u64 call, const void* address, std::size_t bytes) {
   if (page_zero->reply == all_current || kind == 2) {
     current = page_zero->reply == all_current;
     dirty = false;
-    if (!stored) protect(false);
   }
   return page_zero->reply;
 }
@@ -407,46 +411,387 @@ void note_effects(const char* name, const Operand* operands, std::size_t count) 
     local |= operands[i].kind == Operand::Kind::tile;
     global |= operands[i].kind == Operand::Kind::global || operands[i].kind == Operand::Kind::pointer;
   }
-  if (local || global) current = false;
-  if (global && stores(name)) {
-    dirty = stored = true;
-    if (informs) protect(true);
-  }
+  if (local || global) current = asked = false;
+  if (!global || !stores(name)) return;
+  dirty = true;
+  all_cleaned = false;
+  cleaned.clear();
 }
 
 void up_to_date(u32 site, const void* at) {
-  if (!dirty || !in_arrays(at)) return;
-  if (!informs) {
-    unknown(site);
-    dirty = false;
-  } else if (ask(2, site, at, 0) == unknown_value) {
-    unknown(site);
-  }
+  asked = true;
+  if (!informs || ask(2, site, at, 0) == unknown_value) unknown(site);
+  if (!informs) dirty = false;
 }
 
-bool in_region(const void* at) {
+// ---------------------------------------------------------------------------------------------- scalar accesses
+// Loads and stores through pointers are kept until the next call, and then recorded as calls of their own: those of a
+// place of the source together, as rows of bytes.
+
+struct Access {
+  u32 site;
+  u32 bytes;
+  char* at;
+  bool direct;  // past the cache, or through one that is cleaned
+};
+
+struct Undo {  // what was there before a store: ptokit repeats the store when it executes what was recorded
+  char* at;
+  u32 bytes;
+  char before[16];
+};
+
+struct Line {  // of 64 bytes: those that were read, and written, since the last call
+  u64 read = 0, written = 0;
+};
+
+std::vector<Access> loads, stored;
+std::vector<Undo> undone;
+std::unordered_map<u64, Line> lines;
+
+u64 cache_line(const void* at) { return reinterpret_cast<u64>(at) / 64; }
+
+// The on-chip memory of an address; MEMORIES for another address.
+std::size_t memory_of(const char* at) {
+  for (std::size_t i = 0; i < MEMORIES; ++i) {
+    const char* memory = base + page_zero->local_at[i];
+    if (at >= memory && at < memory + page_zero->local_size[i]) return i;
+  }
+  return MEMORIES;
+}
+
+bool on_device(const char* at) {
+  return page_zero != nullptr && at >= base && at < arrays_end && (in_arrays(at) || memory_of(at) < MEMORIES);
+}
+
+// Undoes stores: they are among the calls that ptokit executes next.
+void take_back() {
+  for (auto undo = undone.rbegin(); undo != undone.rend(); ++undo) std::memcpy(undo->at, undo->before, undo->bytes);
+  undone.clear();
+}
+
+// Where what was stored is kept: `count` rows of bytes.
+char* kept_values(const char* from, u64 count, u64 length, u64 pitch) {
+  if (page_zero->values_size - page_zero->values_used < count * length) stop(by_limit, 0, "stored values");
+  char* to = base + page_zero->values_at + page_zero->values_used;
+  for (u64 row = 0; row < count; ++row) std::memcpy(to + row * length, from + row * pitch, length);
+  page_zero->values_used += (count * length + 7) / 8 * 8;
+  return to;
+}
+
+Operand rows_of(const char* at, u64 unit, u64 count, u64 length, u64 pitch) {
+  GlobalInfo info;
+  info.data = at;
+  info.dtype = unit == 1 ? DType::u8 : unit == 2 ? DType::u16 : unit == 4 ? DType::u32 : DType::u64;
+  info.shape[3] = static_cast<std::int64_t>(count);
+  info.shape[4] = static_cast<std::int64_t>(length / unit);
+  info.stride[3] = static_cast<std::int64_t>(pitch / unit);
+  return Operand::of(info);
+}
+
+Operand part_of(std::size_t memory, u64 address, u64 unit, u64 length) {
+  TileInfo tile{};
+  tile.memory = static_cast<Memory>(memory);
+  tile.dtype = unit == 1 ? DType::u8 : unit == 2 ? DType::u16 : DType::u32;
+  tile.assigned = 1;
+  tile.fractal = 512;
+  tile.address = address;
+  tile.rows = tile.valid_rows = 1;
+  tile.cols = tile.valid_cols = static_cast<std::int32_t>(length / unit);
+  return Operand::of(tile);
+}
+
+// Records rows of bytes that a place of the source read or wrote. Those of an on-chip memory are recorded one by one.
+void record_rows(const char* name, bool writes, u32 site, char* at, u64 unit, u64 count, u64 length, u64 pitch) {
+  const std::size_t memory = memory_of(at);
+  if (memory < MEMORIES && count > 1) {
+    for (u64 row = 0; row < count; ++row) record_rows(name, writes, site, at + row * pitch, unit, 1, length, length);
+    return;
+  }
+  const u64 start = memory < MEMORIES ? static_cast<u64>(at - base) - page_zero->local_at[memory] : 0;
+  if (memory < MEMORIES && unit > 4) unit = 4;
+  while (length % unit || pitch % unit || (memory < MEMORIES ? start : reinterpret_cast<u64>(at)) % unit) unit /= 2;
+  Operand operands[2] = {memory < MEMORIES ? part_of(memory, start, unit, length)
+                                           : rows_of(at, unit, count, length, pitch)};
+  if (writes) operands[1] = rows_of(kept_values(at, count, length, pitch), unit, count, length, length);
+  append(encode(name, operands, writes ? 2 : 1, nullptr, 0, site));
+}
+
+void record_sorted(const char* plain, const char* direct, bool writes, std::vector<Access>& found) {
+  std::sort(found.begin(), found.end(), [](const Access& a, const Access& b) {
+    return a.site != b.site ? a.site < b.site : a.direct != b.direct ? a.direct : a.at < b.at;
+  });
+  struct Row {
+    char* at;
+    u64 bytes, unit;
+  };
+  std::vector<Row> rows;
+  for (std::size_t i = 0; i < found.size();) {
+    const u32 site = found[i].site;
+    const bool is_direct = found[i].direct;
+    const char* name = is_direct ? direct : plain;
+    rows.clear();
+    for (; i < found.size() && found[i].site == site && found[i].direct == is_direct; ++i) {
+      const Access& each = found[i];
+      if (rows.empty() || each.at > rows.back().at + rows.back().bytes) {
+        rows.push_back({each.at, each.bytes, each.bytes});
+      } else {
+        rows.back().bytes = std::max<u64>(rows.back().bytes, each.at + each.bytes - rows.back().at);
+        rows.back().unit = std::min<u64>(rows.back().unit, each.bytes);
+      }
+    }
+    for (std::size_t k = 0; k < rows.size();) {
+      std::size_t end = k + 1;
+      const u64 pitch = end < rows.size() ? static_cast<u64>(rows[end].at - rows[k].at) : rows[k].bytes;
+      while (end < rows.size() && rows[end].bytes == rows[k].bytes && rows[end].unit == rows[k].unit &&
+             static_cast<u64>(rows[end].at - rows[end - 1].at) == pitch) {
+        ++end;
+      }
+      const u64 unit = rows[k].unit >= 8 ? 8 : rows[k].unit >= 4 ? 4 : rows[k].unit >= 2 ? 2 : 1;
+      record_rows(name, writes, site, rows[k].at, unit, end - k, rows[k].bytes, end - k > 1 ? pitch : rows[k].bytes);
+      k = end;
+    }
+  }
+  found.clear();
+}
+
+void record_noted(bool of_threads) {
+  if (!noted) return;
+  const OwnCode own;
+  noted = false;
+  record_sorted(of_threads ? "simt_load" : "scalar_load", "device_load", false, loads);
+  record_sorted(of_threads ? "simt_store" : "scalar_store", "device_store", true, stored);
+  lines.clear();
+}
+
+void record_accesses() { record_noted(false); }
+
+bool is_new(bool writes, const char* at, u64 bytes) {
+  bool found = false;
+  for (const char* end = at + bytes; at < end;) {
+    const u64 place = reinterpret_cast<u64>(at) & 63, here = std::min<u64>(64 - place, static_cast<u64>(end - at));
+    const u64 mask = (here == 64 ? ~0ULL : (1ULL << here) - 1) << place;
+    Line& line = lines[reinterpret_cast<u64>(at) >> 6];
+    u64& seen = writes ? line.written : line.read;
+    found |= (mask & ~(writes ? line.written : line.written | line.read)) != 0;
+    seen |= mask;
+    at += here;
+  }
+  return found;
+}
+
+bool in_region(const char* at, u64 bytes) {
   for (std::size_t i = 0; i < region_count; ++i) {
-    if (at >= regions[i].begin && at < regions[i].begin + regions[i].bytes) return true;
+    if (at >= regions[i].begin && at + bytes <= regions[i].begin + regions[i].bytes) return true;
   }
   return false;
 }
 
-void open_page(const void* at) {
-  opened = true;
-  auto first = reinterpret_cast<u64>(at) / page * page;
-  if (mprotect(reinterpret_cast<void*>(first), page, PROT_READ | PROT_WRITE) != 0) protect(false);
+// What lies beside an array can be accessed once it is recorded: the reader says that it is outside.
+void open_gap(char* at, u64 bytes) {
+  if (in_region(at, bytes)) return;
+  const u64 first = reinterpret_cast<u64>(at) / page * page;
+  const u64 last = std::min<u64>(reinterpret_cast<u64>(at) + bytes, reinterpret_cast<u64>(arrays_end));
+  mprotect(reinterpret_cast<void*>(first), whole_pages(last - first), PROT_READ | PROT_WRITE);
 }
 
-// A scalar access to an array that an instruction of this launch may have written: a call "getvalue". Its page is opened
-// until the next such instruction.
-void accessed(u32 site, const void* at) {
-  if (!guarded || !in_arrays(at)) return;
-  if (!stored || !in_region(at)) return protect(false);
-  Operand operand = Operand::of(at);
-  append(encode("getvalue", &operand, 1, nullptr, 0, site));
-  open_page(at);
+// ---------------------------------------------------------------------------------------------- threads
+// The threads of a function run one after the other on stacks of their own, each up to where it waits for others. What
+// two of them access without a barrier between, and not both by atomic operations, is a conflict if one of them changes
+// it. Lanes of a warp also meet where their values are added.
+
+constexpr u64 THREADS = 2048, LANES = 32, STACK = 1 << 16;
+enum class Waits : std::uint8_t { no, at_barrier, at_sum, for_ever };
+
+struct Thread {
+  ucontext_t context;
+  u32 number = 0, step = 0;
+  Waits waits = Waits::no;
+  float value = 0;
+  const void* place = nullptr;  // of the sum that it waits for
+  // A store that may be a conflict, until it is seen whether it changes anything.
+  char* at = nullptr;
+  u32 bytes = 0, site = 0, other = 0;
+  bool both_write = false;
+  char before[16];
+};
+
+struct Cell {  // who accessed a byte: numbers of threads, from 1 on; when: the phase and the step of the warp
+  u32 writer = 0, reader = 0, other_reader = 0;
+  u32 written = 0, read = 0, other_read = 0;
+  bool atomic = false;
+};
+struct Cells {
+  Cell of[64];
+};
+
+Thread* threads = nullptr;
+char* stacks = nullptr;
+Thread* now_thread = nullptr;
+ucontext_t scheduler;
+u64 invoking[FRAMES];  // the calls that lead to the threads
+std::size_t invoking_count = 0;
+u32 phase = 0;
+bool is_atomic = false;
+std::unordered_map<u64, Cells> cells;
+Table conflicts;
+void (*thread_body)(void*) = nullptr;
+void* thread_context = nullptr;
+
+u32 moment(const Thread& thread) { return phase << 16 | thread.step; }
+
+// Whether nothing orders an access of another thread before one of this thread now.
+bool unordered(const Thread& thread, u32 other, u32 when) {
+  if (other == 0 || other == thread.number + 1 || when >> 16 != phase) return false;
+  return (other - 1) / LANES != thread.number / LANES || (when & 0xffff) == thread.step;
 }
 
+void report(u32 site, const char* at, u32 thread, u32 other, bool both_write) {
+  u64 words[] = {site, reinterpret_cast<u64>(at), thread, other, both_write};
+  interned(conflicts, mix(13, site), [](u32) { return true; }, [&] { define(conflict_tag, words, 5); });
+}
+
+void settle(Thread& thread) {
+  if (thread.bytes && std::memcmp(thread.at, thread.before, thread.bytes)) {
+    report(thread.site, thread.at, thread.number, thread.other, thread.both_write);
+  }
+  thread.bytes = 0;
+}
+
+// The calls that lead to a frame: those of a thread begin where it was started.
+std::size_t calls_from(const void* frame, u64* pcs) {
+  std::size_t count = walk(frame, pcs, FRAMES);
+  for (std::size_t i = 0; now_thread != nullptr && i < invoking_count && count < FRAMES; ++i) pcs[count++] = invoking[i];
+  return count;
+}
+
+void threads_access(bool writes, char* at, u64 bytes, const void* frame) {
+  if (now_thread == nullptr) return;
+  Thread& thread = *now_thread;
+  settle(thread);
+  const u32 self = thread.number + 1, when = moment(thread);
+  for (char* byte = at; byte < at + bytes; ++byte) {
+    Cell& cell = cells[reinterpret_cast<u64>(byte) >> 6].of[reinterpret_cast<u64>(byte) & 63];
+    const bool met = unordered(thread, cell.writer, cell.written) && !(is_atomic && cell.atomic);
+    u32 other = met ? cell.writer : 0;
+    if (writes && !other && !(is_atomic && cell.atomic)) {
+      if (unordered(thread, cell.reader, cell.read)) other = cell.reader;
+      else if (unordered(thread, cell.other_reader, cell.other_read)) other = cell.other_reader;
+    }
+    if (other && !writes) {
+      report(site_from(frame), byte, thread.number, other - 1, false);
+    } else if (other && !thread.bytes) {
+      thread.at = at;
+      thread.bytes = static_cast<u32>(std::min<u64>(bytes, sizeof thread.before));
+      thread.site = site_from(frame);
+      thread.other = other - 1;
+      thread.both_write = met;
+      std::memcpy(thread.before, at, thread.bytes);
+    }
+    if (writes) {
+      cell.writer = self;
+      cell.written = when;
+      cell.atomic = is_atomic;
+    } else if (!is_atomic) {
+      if (cell.reader != self) {
+        cell.other_reader = cell.reader;
+        cell.other_read = cell.read;
+      }
+      cell.reader = self;
+      cell.read = when;
+    }
+  }
+}
+
+void suspend(Waits waits) {
+  Thread& thread = *now_thread;
+  {
+    const OwnCode own;
+    settle(thread);
+  }
+  thread.waits = waits;
+  swapcontext(&thread.context, &scheduler);
+}
+
+void thread_main() {
+  thread_body(thread_context);
+  suspend(Waits::for_ever);
+}
+
+void enter(Thread& thread) {
+  thread_index = {thread.number % thread_count.x, thread.number / thread_count.x % thread_count.y,
+                  thread.number / thread_count.x / thread_count.y};
+  now_thread = &thread;
+  swapcontext(&scheduler, &thread.context);
+  now_thread = nullptr;
+}
+
+// Adds the values of lanes that wait at one place. Returns whether there are any.
+bool add_lanes(Thread* first, Thread* last) {
+  const void* place = nullptr;
+  float sum = 0;
+  for (Thread* lane = first; lane < last; ++lane) {
+    if (lane->waits != Waits::at_sum || (place && lane->place != place)) continue;
+    place = lane->place;
+    sum += lane->value;
+  }
+  for (Thread* lane = first; place && lane < last; ++lane) {
+    if (lane->waits != Waits::at_sum || lane->place != place) continue;
+    lane->value = sum;
+    lane->waits = Waits::no;
+    if (++lane->step > 0xffff) stop(by_limit, 0, "sums of a warp");
+  }
+  return place != nullptr;
+}
+
+// Runs the lanes of a warp until none can go on.
+void run_warp(Thread* first, Thread* last) {
+  do {
+    for (Thread* lane = first; lane < last; ++lane) {
+      if (lane->waits == Waits::no) enter(*lane);
+    }
+  } while (add_lanes(first, last));
+}
+
+bool pass_barrier(u64 count) {
+  bool any = false;
+  for (Thread* each = threads; each < threads + count; ++each) {
+    if (each->waits != Waits::at_barrier) continue;
+    each->waits = Waits::no;
+    each->step = 0;
+    any = true;
+  }
+  if (any && ++phase > 0xffff) stop(by_limit, 0, "barriers of threads");
+  return any;
+}
+
+// A load or store of scalar code, before it happens.
+void access(bool writes, const void* address, u64 bytes, const void* frame, bool direct = false) {
+  char* at = static_cast<char*>(const_cast<void*>(address));
+  if (own_code || !in_launch || bytes == 0 || !on_device(at)) return;
+  const OwnCode own;
+  if (!informs) {
+    const Operand operands[] = {Operand::of(address), Operand::of(bytes)};
+    append(encode(writes ? "store" : "load", operands, 2, nullptr, 0, site_from(frame)));
+    return;
+  }
+  if (!asked && (in_arrays(at) ? dirty : !current) && !writes) {
+    if (!stored.empty()) record_accesses();
+    up_to_date(site_from(frame), at);
+  }
+  if (in_arrays(at)) open_gap(at, bytes);
+  threads_access(writes, at, bytes, frame);
+  if (!is_new(writes, at, bytes)) return;
+  const u32 site = site_from(frame);
+  noted = true;
+  direct |= !writes && (all_cleaned || std::find(cleaned.begin(), cleaned.end(), cache_line(at)) != cleaned.end());
+  (writes ? stored : loads).push_back({site, static_cast<u32>(bytes), at, direct && now_thread == nullptr});
+  for (u64 done = 0; writes && done < bytes; done += sizeof Undo::before) {
+    Undo undo{at + done, static_cast<u32>(std::min<u64>(bytes - done, sizeof Undo::before)), {}};
+    std::memcpy(undo.before, undo.at, undo.bytes);
+    undone.push_back(undo);
+  }
+}
 // ---------------------------------------------------------------------------------------------- signals
 
 void registers(const ucontext_t* context, u64& pc, u64& fp, u64& sp, u64& back) {
@@ -485,14 +830,6 @@ bool overflow(int number, const ucontext_t* context, u64 address) {
 
 void on_signal(int number, siginfo_t* info, void* data) {
   auto* context = static_cast<ucontext_t*>(data);
-  bool fault = number == SIGSEGV || number == SIGBUS;
-  if (fault && guarded && in_arrays(info->si_addr)) {
-    u64 pcs[FRAMES];
-    u32 site = site_id(pcs, frames_of(context, pcs, FRAMES));
-    up_to_date(site, info->si_addr);
-    accessed(site, info->si_addr);
-    return;
-  }
   if (page_zero->state == stopped) leave();  // a second fault while the first one is described
   u64 address = number == SIGSYS ? static_cast<u64>(info->si_syscall) : reinterpret_cast<u64>(info->si_addr);
   describe(overflow(number, context, address) ? by_stack : by_signal, static_cast<u64>(number), address, "");
@@ -560,10 +897,11 @@ void run_core(void (*body)(void*), void* context, u64 block, bool cube, u64 subb
   now_cube = cube;
   now_subblock = subblock;
   now_subblocks = subblocks;
-  current = false;
+  current = asked = false;
   u64 words[] = {block, cube, subblock, sequence_used};
   define(block_tag, words, 4);
   body(context);
+  record_accesses();
   define(block_end_tag, &sequence_used, 1);
 }
 
@@ -572,6 +910,7 @@ void run_core(void (*body)(void*), void* context, u64 block, bool cube, u64 subb
 __attribute__((noinline)) void call(const char* name, const Operand* operands, std::size_t count,
                                     const Modifier* modifiers, std::size_t modifier_count) {
   if (page_zero == nullptr) return;
+  record_accesses();
   u32 site = site_from(__builtin_frame_address(0));
   append(encode(name, operands, count, modifiers, modifier_count, site));
   note_effects(name, operands, count);
@@ -601,7 +940,7 @@ __attribute__((noinline)) void launch(const char* name, std::uint64_t grid, void
   u64 words[] = {encode(name, arguments, count, nullptr, 0, site), grid, sequence_used};
   define(launch_tag, words, 3);
   now_blocks = grid;
-  stored = asked_subblock = asked_subblocks = false;
+  asked_subblock = asked_subblocks = false;
   u64 cores = page_zero->cores, subblocks = page_zero->subblocks;
   for (u64 block = 0; block < grid; ++block) {
     if (cores & 2) run_core(body, context, block, true, 0, 1);
@@ -613,11 +952,69 @@ __attribute__((noinline)) void launch(const char* name, std::uint64_t grid, void
     }
   }
   define(launch_end_tag, &sequence_used, 1);
-  in_launch = stored = false;
+  in_launch = false;
   now_block = now_subblock = 0;
   now_blocks = now_subblocks = 1;
   now_cube = false;
 }
+
+Index3 thread_index, thread_count{1, 1, 1};
+
+__attribute__((noinline)) void run_threads(Index3 count, void (*body)(void*), void* context) {
+  const u64 number = static_cast<u64>(count.x) * count.y * count.z;
+  if (page_zero == nullptr) return;
+  if (count.x > THREADS || count.y > THREADS || count.z > THREADS || number > THREADS) {
+    stop(by_failure, 0, "a function of more than 2,048 threads");
+  }
+  if (now_thread != nullptr) stop(by_failure, 0, "a thread starts threads");
+  record_accesses();
+  invoking_count = walk(__builtin_frame_address(0), invoking, FRAMES);
+  if (informs && !asked && (!current || dirty)) up_to_date(site_id(invoking, invoking_count), base + page_zero->local_at[0]);
+  if (threads == nullptr) {
+    threads = new Thread[THREADS];
+    void* made = mmap(nullptr, THREADS * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (made == MAP_FAILED) stop(by_limit, 0, "memory");
+    stacks = static_cast<char*>(made);
+    for (u64 k = 0; k < THREADS; ++k) mprotect(stacks + k * STACK, page, PROT_NONE);
+  }
+  thread_count = count;
+  thread_body = body;
+  thread_context = context;
+  phase = 0;
+  for (u64 k = 0; k < number; ++k) {
+    Thread& thread = threads[k];
+    getcontext(&thread.context);
+    thread.context.uc_stack.ss_sp = stacks + k * STACK + page;
+    thread.context.uc_stack.ss_size = STACK - page;
+    thread.context.uc_link = nullptr;
+    makecontext(&thread.context, thread_main, 0);
+    thread.number = static_cast<u32>(k);
+    thread.step = thread.bytes = 0;
+    thread.waits = Waits::no;
+  }
+  do {
+    for (u64 k = 0; k < number; k += LANES) run_warp(threads + k, threads + std::min(k + LANES, number));
+  } while (pass_barrier(number));
+  cells.clear();
+  thread_index = {};
+  thread_count = {1, 1, 1};
+  record_noted(true);
+}
+
+__attribute__((noinline)) void wait_for_threads() {
+  if (now_thread != nullptr) suspend(Waits::at_barrier);
+}
+
+__attribute__((noinline)) float sum_of_warp(float value) {
+  if (now_thread == nullptr) return value;
+  now_thread->value = value;
+  now_thread->place = __builtin_return_address(0);
+  suspend(Waits::at_sum);
+  return now_thread->value;
+}
+
+Atomic::Atomic() { is_atomic = true; }
+Atomic::~Atomic() { is_atomic = false; }
 
 void* allocate(std::size_t bytes) {
   if (page_zero == nullptr) return std::calloc(1, bytes);
@@ -657,6 +1054,8 @@ void* element(const TileInfo& tile, u64 offset, std::size_t bytes) {
 __attribute__((noinline)) void read_value(const TileInfo& tile, std::uint64_t offset, void* to, std::size_t bytes) {
   std::memset(to, 0, bytes);
   if (page_zero == nullptr) return;
+  record_accesses();
+  const OwnCode own;
   u32 site = site_from(__builtin_frame_address(0));
   Operand operands[] = {Operand::of(tile), Operand::of(offset)};
   u32 id = encode("getvalue", operands, 2, nullptr, 0, site);
@@ -671,6 +1070,8 @@ __attribute__((noinline)) void read_value(const TileInfo& tile, std::uint64_t of
 __attribute__((noinline)) void write_value(const TileInfo& tile, std::uint64_t offset, const void* from,
                                            std::size_t bytes) {
   if (page_zero == nullptr) return;
+  record_accesses();
+  const OwnCode own;
   Operand operands[] = {Operand::of(tile), Operand::of(offset), Operand::of_bits(tile.dtype, from, bytes)};
   append(encode("setvalue", operands, 3, nullptr, 0, site_from(__builtin_frame_address(0))));
   if (void* backing = element(tile, offset, bytes)) std::memcpy(backing, from, bytes);
@@ -678,42 +1079,27 @@ __attribute__((noinline)) void write_value(const TileInfo& tile, std::uint64_t o
 }
 
 __attribute__((noinline)) void refresh(const void* address, bool whole) {
-  if (!dirty && !guarded) return;
-  if (dirty && (in_arrays(address) || whole)) up_to_date(site_from(__builtin_frame_address(0)), regions[0].begin);
-  if (whole) protect(false);
-  else if (guarded && in_region(address)) open_page(address);
+  if (page_zero == nullptr || (!whole && !in_arrays(address))) return;
+  for (Access& each : stored) each.direct |= whole || cache_line(each.at) == cache_line(address);
+  record_accesses();
+  all_cleaned |= whole;
+  if (!whole) cleaned.push_back(cache_line(address));
+  if (dirty) up_to_date(site_from(__builtin_frame_address(0)), regions[0].begin);
 }
 
 __attribute__((noinline)) void read_memory(const void* from, void* to, std::size_t bytes) {
-  refresh(from, !in_launch);
+  if (!in_launch) refresh(from, true);
+  access(false, from, bytes, __builtin_frame_address(0), true);
+  const OwnCode own;
   std::memcpy(to, from, bytes);
 }
 
 __attribute__((noinline)) void write_memory(void* to, const void* from, std::size_t bytes) {
-  refresh(to, !in_launch);
+  if (!in_launch) refresh(to, true);
+  access(true, to, bytes, __builtin_frame_address(0), true);
+  const OwnCode own;
   std::memcpy(to, from, bytes);
 }
-
-namespace {
-
-// Whether an address is in an on-chip memory or in an array.
-bool on_device(const void* at) {
-  if (page_zero == nullptr || at < base) return false;
-  if (in_arrays(at)) return true;
-  for (std::size_t i = 0; i < MEMORIES; ++i) {
-    const char* memory = base + page_zero->local_at[i];
-    if (at >= memory && at < memory + page_zero->local_size[i]) return true;
-  }
-  return false;
-}
-
-void scalar_access(const char* name, const void* at, u64 bytes, const void* frame) {
-  if (!on_device(at)) return;
-  const Operand operands[] = {Operand::of(at), Operand::of(bytes)};
-  append(encode(name, operands, 2, nullptr, 0, site_from(frame)));
-}
-
-}  // namespace
 
 [[noreturn]] __attribute__((noinline)) void fail(const char* message) {
   if (page_zero == nullptr) std::abort();
@@ -795,13 +1181,47 @@ void ptokit_finish() {
 }
 }
 
-// Compilers call these before each load and store with -fsanitize=thread: accesses of scalar code are recorded.
-#define PTOKIT_ACCESS(NAME, BYTES)                                               \
-  void __tsan_read##NAME(const void* at) {                                       \
-    ptokit::scalar_access("load", at, BYTES, __builtin_frame_address(0));        \
-  }                                                                              \
-  void __tsan_write##NAME(const void* at) {                                      \
-    ptokit::scalar_access("store", at, BYTES, __builtin_frame_address(0));       \
+// Compilers call these before each load and store with -fsanitize=thread.
+#define PTOKIT_ACCESS(NAME, BYTES)                                                                                   \
+  void __tsan_read##NAME(const void* at) { ptokit::access(false, at, BYTES, __builtin_frame_address(0)); }           \
+  void __tsan_write##NAME(const void* at) { ptokit::access(true, at, BYTES, __builtin_frame_address(0)); }           \
+  void __tsan_unaligned_read##NAME(const void* at) { ptokit::access(false, at, BYTES, __builtin_frame_address(0)); } \
+  void __tsan_unaligned_write##NAME(const void* at) { ptokit::access(true, at, BYTES, __builtin_frame_address(0)); }
+// And these in the place of atomic operations, which the headers of compilers use for static variables.
+#define PTOKIT_ATOMIC_UPDATE(BITS, T, NAME)                                                      \
+  T __tsan_atomic##BITS##_fetch_##NAME(volatile T* at, T value, int) {                           \
+    PTOKIT_OWN_ACCESS(at, BITS / 8)                                                              \
+    return __atomic_fetch_##NAME(at, value, __ATOMIC_SEQ_CST);                                   \
+  }
+#define PTOKIT_OWN_ACCESS(AT, BYTES)                                                             \
+  void* plain = const_cast<void*>(static_cast<const volatile void*>(AT));                        \
+  ptokit::access(false, plain, BYTES, __builtin_frame_address(0));                               \
+  ptokit::access(true, plain, BYTES, __builtin_frame_address(0));
+#define PTOKIT_ATOMICS(BITS, T)                                                                  \
+  T __tsan_atomic##BITS##_load(const volatile T* at, int) {                                      \
+    ptokit::access(false, const_cast<const T*>(at), BITS / 8, __builtin_frame_address(0));       \
+    return __atomic_load_n(at, __ATOMIC_SEQ_CST);                                                \
+  }                                                                                              \
+  void __tsan_atomic##BITS##_store(volatile T* at, T value, int) {                               \
+    ptokit::access(true, const_cast<T*>(at), BITS / 8, __builtin_frame_address(0));              \
+    __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                                               \
+  }                                                                                              \
+  T __tsan_atomic##BITS##_exchange(volatile T* at, T value, int) {                               \
+    PTOKIT_OWN_ACCESS(at, BITS / 8)                                                              \
+    return __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);                                     \
+  }                                                                                              \
+  PTOKIT_ATOMIC_UPDATE(BITS, T, add)                                                             \
+  PTOKIT_ATOMIC_UPDATE(BITS, T, sub)                                                             \
+  PTOKIT_ATOMIC_UPDATE(BITS, T, and)                                                             \
+  PTOKIT_ATOMIC_UPDATE(BITS, T, or)                                                              \
+  PTOKIT_ATOMIC_UPDATE(BITS, T, xor)                                                             \
+  int __tsan_atomic##BITS##_compare_exchange_strong(volatile T* at, T* expected, T value, int, int) { \
+    PTOKIT_OWN_ACCESS(at, BITS / 8)                                                              \
+    return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
+  }                                                                                              \
+  int __tsan_atomic##BITS##_compare_exchange_weak(volatile T* at, T* expected, T value, int, int) { \
+    PTOKIT_OWN_ACCESS(at, BITS / 8)                                                              \
+    return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
   }
 
 extern "C" {
@@ -810,23 +1230,43 @@ PTOKIT_ACCESS(2, 2)
 PTOKIT_ACCESS(4, 4)
 PTOKIT_ACCESS(8, 8)
 PTOKIT_ACCESS(16, 16)
-void __tsan_unaligned_read2(const void* at) { __tsan_read2(at); }
-void __tsan_unaligned_read4(const void* at) { __tsan_read4(at); }
-void __tsan_unaligned_read8(const void* at) { __tsan_read8(at); }
-void __tsan_unaligned_read16(const void* at) { __tsan_read16(at); }
-void __tsan_unaligned_write2(const void* at) { __tsan_write2(at); }
-void __tsan_unaligned_write4(const void* at) { __tsan_write4(at); }
-void __tsan_unaligned_write8(const void* at) { __tsan_write8(at); }
-void __tsan_unaligned_write16(const void* at) { __tsan_write16(at); }
 void __tsan_read_range(const void* at, std::size_t bytes) {
-  ptokit::scalar_access("load", at, bytes, __builtin_frame_address(0));
+  ptokit::access(false, at, bytes, __builtin_frame_address(0));
 }
 void __tsan_write_range(const void* at, std::size_t bytes) {
-  ptokit::scalar_access("store", at, bytes, __builtin_frame_address(0));
+  ptokit::access(true, at, bytes, __builtin_frame_address(0));
 }
+PTOKIT_ATOMICS(8, std::uint8_t)
+PTOKIT_ATOMICS(16, std::uint16_t)
+PTOKIT_ATOMICS(32, std::uint32_t)
+PTOKIT_ATOMICS(64, std::uint64_t)
+void __tsan_atomic_thread_fence(int) {}
+void __tsan_atomic_signal_fence(int) {}
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 void __tsan_vptr_read(void**) {}
 void __tsan_vptr_update(void**, void*) {}
+
+// Copies and fills of the C library, which linkers name so; some compilers have names of their own.
+void* __real_memcpy(void* to, const void* from, std::size_t bytes);
+void* __real_memmove(void* to, const void* from, std::size_t bytes);
+void* __real_memset(void* to, int value, std::size_t bytes);
+#define PTOKIT_COPY(NAME, REAL)                                                      \
+  void* NAME(void* to, const void* from, std::size_t bytes) {                        \
+    ptokit::access(false, from, bytes, __builtin_frame_address(0));                  \
+    ptokit::access(true, to, bytes, __builtin_frame_address(0));                     \
+    return REAL(to, from, bytes);                                                    \
+  }
+#define PTOKIT_FILL(NAME)                                                            \
+  void* NAME(void* to, int value, std::size_t bytes) {                               \
+    ptokit::access(true, to, bytes, __builtin_frame_address(0));                     \
+    return __real_memset(to, value, bytes);                                          \
+  }
+PTOKIT_COPY(__wrap_memcpy, __real_memcpy)
+PTOKIT_COPY(__wrap_memmove, __real_memmove)
+PTOKIT_FILL(__wrap_memset)
+PTOKIT_COPY(__tsan_memcpy, __real_memcpy)
+PTOKIT_COPY(__tsan_memmove, __real_memmove)
+PTOKIT_FILL(__tsan_memset)
 }

@@ -4,6 +4,7 @@
 #include <ptokit/enums.hpp>
 #include <ptokit/macros.hpp>
 #include <ptokit/numbers.hpp>
+#include <ptokit/on_chip.hpp>
 
 namespace pto {
 

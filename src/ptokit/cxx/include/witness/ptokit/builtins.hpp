@@ -19,6 +19,7 @@ namespace ptokit {}  // with a declaration before it, no later include takes a p
 #include <ptokit/identity.hpp>
 #include <ptokit/keywords.hpp>
 #include <ptokit/numbers.hpp>
+#include <ptokit/on_chip.hpp>
 #include <ptokit/device_enums.hpp>
 
 namespace ptokit {

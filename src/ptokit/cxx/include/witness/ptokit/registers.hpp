@@ -1,6 +1,8 @@
 // Vector registers, masks and threads of cores with vector registers. What a register holds is not known.
 #pragma once
 
+#include <ptokit/threads.hpp>
+
 // A vector register, by its element type.
 template <typename T>
 struct ptokit_register {
@@ -168,34 +170,11 @@ vector_bool plt_b16(T& count, A...) { return ptokit::counted<128>("plt_b16", cou
 template <typename T, typename... A>
 vector_bool plt_b32(T& count, A...) { return ptokit::counted<64>("plt_b32", count); }
 
-// Threads run one after the other.
-struct dim3 {
-  std::uint32_t x = 1, y = 1, z = 1;
-  constexpr dim3(std::uint32_t x = 1, std::uint32_t y = 1, std::uint32_t z = 1) : x(x), y(y), z(z) {}
-};
-inline dim3 threadIdx{0, 0, 0}, blockDim;
-inline std::uint32_t __cce_simt_get_TID_X() { return threadIdx.x; }
-inline std::uint32_t __cce_simt_get_TID_Y() { return threadIdx.y; }
-inline std::uint32_t __cce_simt_get_TID_Z() { return threadIdx.z; }
-inline std::uint32_t __cce_simt_get_BLOCK_DIM_X() { return blockDim.x; }
-inline std::uint32_t __cce_simt_get_BLOCK_DIM_Y() { return blockDim.y; }
-inline std::uint32_t __cce_simt_get_BLOCK_DIM_Z() { return blockDim.z; }
-inline void __sync_workitems() {}
-template <typename T, typename U>
-inline T atomicAdd(T* address, U value) { const T before = *address; *address = static_cast<T>(before + static_cast<T>(value)); return before; }
-template <typename T, typename U>
-inline T atomicMax(T* address, U value) { const T before = *address; *address = before < static_cast<T>(value) ? static_cast<T>(value) : before; return before; }
-template <typename T, typename U>
-inline T atomicMin(T* address, U value) { const T before = *address; *address = static_cast<T>(value) < before ? static_cast<T>(value) : before; return before; }
-
 namespace cce {
 using ::dim3;
 template <auto FUNCTION, typename... A>
 inline void async_invoke(dim3 threads, A... arguments) {
   const ptokit::VectorScope scope;
-  blockDim = threads;
-  for (threadIdx.z = 0; threadIdx.z < threads.z; ++threadIdx.z)
-    for (threadIdx.y = 0; threadIdx.y < threads.y; ++threadIdx.y)
-      for (threadIdx.x = 0; threadIdx.x < threads.x; ++threadIdx.x) FUNCTION(arguments...);
+  ptokit::invoke<FUNCTION>(threads, arguments...);
 }
 }  // namespace cce
