@@ -15,7 +15,7 @@ SIGNATURES = {
     "tscatter": "dst src idx index wait",
     "tload": "dst src wait",
     "tstore": "dst src atomic relu scale wait",
-    "tmov": "dst src relu scale wait",
+    "tmov": "dst src relu acc_to_vec scale wait",
     "tassign": "tile addr",
     "Tile": "loc dtype rows cols valid blayout slayout fractal pad addr",
     "GlobalTensor": "array shape stride layout dtype",

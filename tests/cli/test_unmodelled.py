@@ -70,8 +70,9 @@ def test_a_run_exits_with_3_if_there_is_nothing_worse(engine: str, folder: Path)
 
 
 def test_pages() -> None:
-    assert "dst written, src0 read, src1 read, scale number, work workspace" in fine("explain", "tadddeqrelu")
-    assert "tadddeqrelu" in fine("explain", "opaque")
+    assert "dst written, src0 read, scalar number, src1 read" in fine("explain", "taddsc")
+    assert "dst written, acc workspace, ping workspace" in fine("explain", "treduce")
+    assert "taddsc" in fine("explain", "opaque")
 
 
 def test_python_has_no_function_for_it() -> None:

@@ -219,6 +219,7 @@ NOTED = {
     ("a2a3", "tcmp tcmps", "dst"): "the headers invert too few bytes of wide masks",
     ("a5", "tgather_mask", "dst"): "the headers place rows of 8-byte types by the columns of the destination",
     ("a5", "tgather", "idx"): "the headers take indices of another width for pairs or halves",
+    ("a5", "tpairreducesum", "dst"): "the headers put the sums of whole rows side by side",
     ("a5", "tcmp", "src1"): "the headers mix the strides of 4-byte types",
     ("cpu a2a3 a5", "tscatter", "dst"): BY_OFFSET,
     ("cpu a2a3 a5", "tscatter", "idx"): BY_OFFSET,

@@ -14,6 +14,7 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import dtype
 from ptokit.isa.operand import TensorSpec, TileSpec
 from ptokit.isa.policy import (
+    AccToVec,
     Asymmetric,
     BLayout,
     CmpMode,
@@ -21,6 +22,7 @@ from ptokit.isa.policy import (
     Dividend,
     GatherOOB,
     GlobalLayout,
+    HistByte,
     IotaOrder,
     MaskPattern,
     MergeEnd,
@@ -111,6 +113,8 @@ DEFAULTS: dict[tuple[str, str], PtoEnum | None] = {
         for name in ("tstore", "tmov", "textract", "tinsert")
         for end in ("", "_fp")
     },
+    **dict.fromkeys((("tmov", "acc_to_vec"), ("tmov_fp", "acc_to_vec")), AccToVec.Vec0),
+    ("thistogram", "byte"): HistByte.BYTE_3,  # the highest of four
     ("tdivs", "dividend"): Dividend.Tile,
     ("tci", "order"): IotaOrder.Ascending,
     ("ttri", "half"): Triangle.Lower,

@@ -208,12 +208,12 @@ def test_vectors_by_256_bytes(profile: Profile) -> None:
     assert coefficient(slow, profile, "V", "vector slow repeat cycles") == 16
 
 
-SLOW = {"trem", "trems", "tfmod", "tfmods", "tpow", "tpows", "tquant", "tquant_asym",
+SLOW = {"trem", "trems", "tfmod", "tfmods", "tpow", "tpows", "tquant", "tquant_asym", "thistogram",
         "tdiv", "tdivs", "texp", "tlog", "tsqrt", "trsqrt", "trecip",
         *(f"t{axis}expand{op}" for axis in ("row", "col") for op in ("div", "expdif"))}  # fmt: skip
 REDUCING = {f"t{axis}{op}" for axis in ("row", "col") for op in ("sum", "prod", "max", "min", "argmax", "argmin")}
 MERGES = {"tmrgsort", "tmrgsort2", "tmrgsort3", "tmrgsort4"}
-INDEXED = {"ttrans", "tgather", "tgather_mask", "tscatter", "tsort32", *MERGES}
+INDEXED = {"ttrans", "tgather", "tgather_mask", "tgatherb", "tscatter", "tsort32", *MERGES}
 RATES = {
     **dict.fromkeys(SLOW, "vector slow repeat cycles"),
     **dict.fromkeys(REDUCING, "vector reduce repeat cycles"),

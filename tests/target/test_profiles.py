@@ -497,9 +497,10 @@ def test_flags_pair_two_pipes_of_the_target(name: str) -> None:
 def test_every_kernel_of_the_target_has_its_chain(name: str) -> None:
     indexed = {*kernels_of(MGATHER, name), *kernels_of(MSCATTER, name)}
     by_scalar = {"tscatter", "tshl", "tshr", "tpow", "tpows", "tdivs", "tsels", "tdequant", "trowexpand", "ttrans"}
-    by_scalar |= {"tconcat"} | {f"trow{op}" for op in ("sum", "max", "min", "prod", "argmax", "argmin")}
+    by_scalar |= {"tconcat", "textract", "tinsert"}
+    by_scalar |= {f"trow{op}" for op in ("sum", "max", "min", "prod", "argmax", "argmin")}
     others = {route for route in profile(name).handshakes if route not in indexed}
-    on_a5 = {"tdivs"}  # integers (a5/TDivS.hpp:65)
+    on_a5 = {"tdivs", "textract", "tinsert"}  # integers (a5/TDivS.hpp:65), elements (a5/TInsert.hpp:482)
     assert {route.partition(".")[0] for route in others} == {"a2a3": by_scalar, "a5": on_a5}.get(name, set())
     for route, kernel in profile(name).kernels.items():
         assert route in indexed or kernel.launch is kernel.work is None, route

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from enum import Enum
 from functools import cached_property
 from typing import Self, TypeVar
@@ -238,6 +239,12 @@ class AccToVec(PtoEnum):
     def parts(self) -> tuple[int, int]:
         """Into how many parts rows and columns are divided, one for each vector core."""
         return 1 + (self is AccToVec.SplitM), 1 + (self is AccToVec.SplitN)
+
+
+def vectors_written(modifiers: Sequence[object]) -> tuple[int, ...]:
+    """The vector cores whose UB an instruction of the cube core writes: the first, unless a modifier says another."""
+    mode = next((each for each in AccToVec if each in modifiers or each.text in modifiers), AccToVec.Vec0)
+    return (0, 1) if mode.parts != (1, 1) else (int(mode is AccToVec.Vec1),)
 
 
 class Dividend(PtoEnum):

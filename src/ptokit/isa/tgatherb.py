@@ -46,7 +46,7 @@ TGATHERB = build(
         needed("CP-GTB-01", "dst", "valid over whole blocks of 32 bytes",
                lambda c: c.dst.valid_cols * c.dst.dtype.size % IN_BLOCK == 0, found=valid_of("dst"),
                fix=Fix("give ", VALID, " of whole blocks")),
-        sized("CP-GTB-01", "offset", lambda c: f"of {blocks_of(c)} offsets for each of {c.dst.valid_rows} rows",
+        sized("CP-GTB-01", "offset", "of a valid offset for each block of dst",
               lambda c: c.offset.valid_rows >= c.dst.valid_rows and c.offset.valid_cols >= blocks_of(c),
               found=valid_of("offset"), fix="give every block an offset"),
         typed("CP-GTB-02", "dst", TGATHERB_TYPES),
@@ -57,4 +57,5 @@ TGATHERB = build(
     ),
     lower,
     cost={"V": INDEXED},
+    op_text=OpText(one_type=True),
 )  # fmt: skip

@@ -66,7 +66,7 @@ THISTOGRAM = build(
         Rule("CP-HIS-01", "dst", f"of {BINS} columns: rows follow each other at this distance",
              lambda c: c.dst.cols == BINS or c.src.valid_rows == 1, on=error("a5"),
              found=lambda c: f"{c.dst.cols} columns", fix="give dst 256 columns"),
-        sized("CP-HIS-01", "idx", lambda c: f"of {filters(c)[0]} valid rows",
+        sized("CP-HIS-01", "idx", "of a valid filter for each row, or for each byte above the counted one",
               lambda c: c.idx.valid_rows >= filters(c)[0] and c.idx.valid_cols >= 1,
               when=Case("a byte below the highest", lambda c: above(c) > 0), on=error(*NOT_A2A3), found=valid_of("idx"),
               fix="give a filter for each byte above the counted one"),

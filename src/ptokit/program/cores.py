@@ -16,7 +16,7 @@ from itertools import pairwise, takewhile
 from ptokit.isa.barriers import inside
 from ptokit.isa.instruction import Call
 from ptokit.isa.kernel import Effect, Pair
-from ptokit.isa.policy import AccToVec, TileType
+from ptokit.isa.policy import TileType, vectors_written
 from ptokit.program import ir
 from ptokit.program.expr import Var, variables
 from ptokit.program.instr_calls import call_of, effects
@@ -77,18 +77,11 @@ def own_pipe(pipe: str, core: str, vector_cores: int) -> str:
     return f"{VECTOR_CORE.name}{vector_of(core)}.{unit_of(pipe)}" if is_divided else pipe
 
 
-INTO_VECTORS = {"vec1": (1,), "split_m": (0, 1), "split_n": (0, 1)}
-"""The vector cores whose UB a cube core writes, by the mode of the instruction that does so; without one, the first."""
-
-
 def vectors_of(stmt: ir.Stmt) -> tuple[int, ...]:
     """The vector cores whose UB a statement of a cube core concerns."""
     if isinstance(stmt, ir.TileDecl | ir.Assign):
         return (0, 1)
-    if not isinstance(stmt, ir.Instr):
-        return (0,)
-    mode = next((member.text for member in stmt.modifiers if isinstance(member, AccToVec)), None)
-    return INTO_VECTORS.get(mode or str(dict(stmt.attributes).get("acc_to_vec")), (0,))
+    return vectors_written((*stmt.modifiers, *dict(stmt.attributes).values())) if isinstance(stmt, ir.Instr) else (0,)
 
 
 CrossKey = tuple[str, int]

@@ -506,7 +506,10 @@ def test_an_addend_may_be_the_result() -> None:
 # --- what there is
 
 
-INTERPRETED = {"sort32", "merge", "quant", "rem", "fmod", "pow", "fixpipe", "matmul_mx", "unspecified"}
+INTERPRETED = {
+    "sort32", "merge", "quant", "rem", "fmod", "pow", "fixpipe", "matmul_mx", "unspecified", "axpyrelu", "subrelu",
+    "addreluconv", "subreluconv", "adddeqrelu", "placemax", "placemin", "histogram",
+}  # fmt: skip
 """Operations that are left to the interpreter."""
 
 

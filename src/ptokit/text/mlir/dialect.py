@@ -18,9 +18,6 @@ from ptokit.text.ops import PTO_SHAPES, RESULT_TYPES
 from ptokit.text.spelling import attributes_of, instruction_of, instructions
 from ptokit.text.tiles import part_extent
 
-VARIANTS = {"tgatherb": Destinations(one_type=True)}
-"""Ops of the general shape that differ from it in something, and are no instructions."""
-
 PLAIN = """
     tprefetch trandom
     tpack
@@ -68,7 +65,6 @@ def rows() -> dict[str, Row]:
     """The text of every op that is known, by its name without `pto.`."""
     shapes = {name: shape(text) for name, text in PTO_SHAPES.items()}
     shapes |= {name: (Destinations(),) for name in PLAIN.split()}
-    shapes |= {name: (piece,) for name, piece in VARIANTS.items()}
     others = {name: Row(pieces, _implied, RESULTS.get(name)) for name, pieces in shapes.items()}
     return others | {op: _instruction(instruction) for op, instruction in instructions().items()}
 
