@@ -312,3 +312,13 @@ def test_forms_of_modelled_instructions_follow_from_them() -> None:
     assert [form.letters for form in rows["tpows"].forms] == ["wrn", "wrns"]
     assert [form.letters for form in rows["tquant"].forms[:4]] == ["wrr", "wrrr", "wrrs", "wrrsr"]
     assert (rows["tmatmul_mx_bias"].pipe, rows["tfillpad"].pipe) == ("M", "")
+
+
+def test_pipes_of_a_grid_move_through_memory() -> None:
+    """GridTPush.hpp:23 stores a tile into the window of a neighbour, GridTPop.hpp loads it."""
+    for name, form, pipe in (
+        ("grid_tpush", "rnnn", "MTE3"),
+        ("grid_tpush_span", "rnn", "MTE3"),
+        ("grid_tpop", "wnnn", "MTE2"),
+    ):
+        assert [*opaque(name, form).kernels["a2a3"]] == [f"{name}.{pipe}"]
