@@ -128,3 +128,17 @@ def test_an_accumulator_moves_into_boxes_as_whole_boxes(target: str, valid: tupl
     expected = np.zeros((valid[0], cols), "float32")
     expected[: valid[0], : valid[1]] = data[: valid[0], : valid[1]]
     np.testing.assert_array_equal(boxes.read(), expected)
+
+
+def test_windows_begin_where_the_headers_of_a5_take_them() -> None:
+    """At any row of fractals in UB (TExtract.hpp:942), at any column of column-major boxes (TInsert.hpp:616)."""
+    values = np.arange(32 * 16).reshape(32, 16) % 64
+    with pto.target("a5"):
+        boxes = {"blayout": "col_major", "slayout": "row_major"}
+        src, dst = pto.Tile("vec", "float16", 32, 16, **boxes), pto.Tile("vec", "float16", 16, 16, **boxes)
+        pto.textract(dst, src.write(values), 4, 0)
+        assert dst.read().tolist() == values[4:20].tolist()
+        columns = {"blayout": "row_major", "slayout": "col_major"}
+        whole, part = (pto.Tile(*each, **columns) for each in (("mat", "float16", 16, 64), ("vec", "float16", 16, 16)))
+        pto.tinsert(whole.write(0), part.write(values[:16]), 0, 24)
+        assert whole.read()[:, 24:40].tolist() == values[:16].tolist() and not whole.read()[:, 40:].any()

@@ -18,6 +18,7 @@ from ptokit.isa.opaque import (
     EXACT,
     NONE,
     PIPES,
+    WITH_VALUES,
     OpaqueForm,
     OpaqueRow,
     form_for,
@@ -76,7 +77,7 @@ def test_a_row_is_well_formed(row) -> None:
         assert "tmp" not in form.names  # the name of the workspace
         definition = opaque(row.name, form.key)
         assert [param.access for param in definition.operands] == [ACCESS[letter] for letter in form.letters]
-        is_modelled = EXACT.get(row.name) == form.key
+        is_modelled = EXACT.get(row.name) == form.key or (row.name, form.key) in WITH_VALUES
         assert definition.opaque_form == ("" if is_modelled else form.key) and definition.op == row.op
 
 
@@ -312,3 +313,13 @@ def test_forms_of_modelled_instructions_follow_from_them() -> None:
     assert [form.letters for form in rows["tpows"].forms] == ["wrn", "wrns"]
     assert [form.letters for form in rows["tquant"].forms[:4]] == ["wrr", "wrrr", "wrrs", "wrrsr"]
     assert (rows["tmatmul_mx_bias"].pipe, rows["tfillpad"].pipe) == ("M", "")
+
+
+def test_pipes_of_a_grid_move_through_memory() -> None:
+    """GridTPush.hpp:23 stores a tile into the window of a neighbour, GridTPop.hpp loads it."""
+    for name, form, pipe in (
+        ("grid_tpush", "rnnn", "MTE3"),
+        ("grid_tpush_span", "rnn", "MTE3"),
+        ("grid_tpop", "wnnn", "MTE2"),
+    ):
+        assert [*opaque(name, form).kernels["a2a3"]] == [f"{name}.{pipe}"]

@@ -104,9 +104,10 @@ BY_VALID = Table({"cpu": True})
 
 
 def begins_at_box(tile: TileSpec, row: int, col: int) -> bool:
-    """Whether a window begins at a box, or at any row where rows of boxes follow each other."""
+    """Whether a window begins at a box, or at any row where rows of boxes follow each other, or at any column where
+    columns do (a5/TInsert.hpp:616 asserts rows only)."""
     rows, cols = tile.box
-    return (row % rows == 0 or tile.format == "nz") and (col % cols == 0)
+    return (row % rows == 0 or tile.format == "nz") and (col % cols == 0 or tile.format == "zn")
 
 
 def room(call: Call) -> tuple[int, int]:

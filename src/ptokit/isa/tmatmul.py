@@ -312,8 +312,8 @@ ANY_COLUMN = Table({"a5": True})
 
 
 def aligned(call: Call) -> bool:
-    """A window of fractals begins at a fractal, one of plain rows at a 32-byte block, one of an accumulator at such a
-    block of any row."""
+    """A window of fractals begins at a fractal, one of plain rows at a 32-byte block, one of an accumulator, or on A5
+    of fractals in UB (TExtract.hpp:942, 1169), at such a block of any row."""
     row, col = call.row.value, call.col.value
     is_free = call.dst.valid == (1, 1) or (call.src.format == "nd" and call.lookup(ANY_COLUMN, False))
     if call.src.loc is call.dst.loc is VEC and is_free:
@@ -322,7 +322,8 @@ def aligned(call: Call) -> bool:
         return col * call.src.dtype.size % 32 == 0
     if call.src.fractal == SCALE_FRACTAL:
         return row % call.src.box[0] == 0 and col % call.src.box[1] == 0
-    return (row % FRACTAL_ROWS == 0 or call.src.loc is ACC) and col % call.src.dtype.c0 == 0
+    is_of_rows = call.src.loc is ACC or (call.src.loc is VEC and call.lookup(ANY_COLUMN, False))
+    return (row % FRACTAL_ROWS == 0 or is_of_rows) and col % call.src.dtype.c0 == 0
 
 
 def inside(call: Call) -> bool:
