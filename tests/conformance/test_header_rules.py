@@ -125,6 +125,7 @@ KERNELS: dict[str, list[str]] = {
         vectors("textract(c, a, 0, 0)", a="'float32', 8, 64", c="'float32', 16, 64, valid=(8, 64)"),
     ],
     "tabs": [vectors("tabs(c, a)", a="'float32', 8, 128, valid=(8, 64)", c="'float32', 8, 64")],
+    "tpairreducesum": [vectors("tpairreducesum(c, a)", a="'float32', 8, 64", c="'float32', 8, 64")],
     "tadd": [vectors("tadd(c, a, a)", a="'float32', 8, 64", c="'float32', 16, 64, valid=(8, 64)")],
     "tgather": [
         elements("tgather(c, a, i)", "float32", i="'int16', 8, 64"),

@@ -39,7 +39,9 @@ PADDING = (
     "depends on"
 )
 WRAPPED = "an index of 0, as all are here, makes the number of repeats wrap to 255 (TConcat.hpp:156)"
-OF_TENSOR = "more valid elements than the tensor has are an error by the documents; the header loads the tensor's"
+OF_TENSOR = (
+    "more valid elements than the tensor has: by the documents none may be; the header loads what the tensor has"
+)
 MORE_ROWS = (
     "rows of the tensor that are not valid are moved, too (tload_common.hpp:54, a5/TLoad.hpp:426): reported at the call"
 )
