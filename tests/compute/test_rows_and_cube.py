@@ -366,3 +366,28 @@ def test_windows_of_one_signature_do_not_mix() -> None:
         for col in range(9):
             pto.textract(dst, src, row, col)
             assert dst.read()[0, 0] == 16 * row + col
+
+
+@pytest.mark.clause("TV-01", "TT-01")
+@pytest.mark.parametrize("op", ["tmov", "tinsert", "textract", "tstore"])
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_numbers_beyond_the_range_leave_an_accumulator_as_infinities(target: str, op: str) -> None:
+    """To the nearest: half a step above the greatest number is infinite, and anything less is that number."""
+    edges = {
+        "float16": {65504: 65504, 65519.996: 65504, 65520: np.inf, 1e30: np.inf, 2049: 2048, 2051: 2052},
+        "bfloat16": {3.38953e38: 3.3895314e38, 3.3961775e38: np.inf, 3.4028235e38: np.inf, 257: 256, 259: 260},
+    }
+    for kind, pairs in edges.items():
+        row = [*pairs, *(-number for number in pairs)]
+        expected = np.array([[*pairs.values(), *(-number for number in pairs.values())]], "float32")
+        with pto.target(target):
+            acc = pto.Tile("acc", "float32", 16, 16, valid=(1, len(row))).write(np.array([row], "float32"))
+            if op == "tstore":
+                found = np.zeros((1, len(row)), pto.dtype(kind).numpy)
+                pto.tstore(pto.GlobalTensor(found), acc)
+            else:
+                boxed = {"blayout": "col_major", "slayout": "row_major"}
+                dst = pto.Tile("mat", kind, 16, 16, valid=(1, len(row)), **boxed).write(0)
+                getattr(pto, op)(dst, acc, *(() if op == "tmov" else (0, 0)))
+                found = dst.read()[:1, : len(row)]
+        assert found.astype("float32").tolist() == expected.tolist(), kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations, product
 from math import prod
 
@@ -260,10 +261,11 @@ def test_offsets_split_into_a_row_and_a_column_part(case: tuple[Layout, int, int
 
 
 @many
-@given(layouts(), st.integers(-1, 1) | st.integers(0, 400))
-def test_the_first_elements_are_those_below_an_end(case: tuple[Layout, int, int], end: int) -> None:
-    """Also where the end is the offset of an element."""
-    layout, rows, cols = case
+@given(layouts(), st.integers(-1, 1) | st.integers(0, 400), st.just(0) | st.integers(1, 99))
+def test_the_first_elements_are_those_below_an_end(case: tuple[Layout, int, int], end: int, start: int) -> None:
+    """Also where the end is the offset of an element, and where the region begins at an offset."""
+    whole, rows, cols = case
+    layout = replace(whole, start=start)
     for limit in {end, layout.offset(rows - 1, 0), layout.offset(0, cols - 1), layout.offset(rows // 2, cols // 2)}:
         found = zip(*(each.tolist() for each in layout.first(rows, cols, limit)), strict=True)
         every = [(i, j, layout.offset(i, j)) for i in range(rows) for j in range(cols)]

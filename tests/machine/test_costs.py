@@ -258,6 +258,15 @@ def test_counting_touches_ub_once_an_element() -> None:
     assert coefficient(counted, A2A3, "S", "scalar UB cycles") == 40
 
 
+@pytest.mark.parametrize(("first", "second"), [(3, 5), (9, 2), (8, 5)])
+def test_joining_inside_a_block_touches_ub_twice_an_element_of_the_second_source(first: int, second: int) -> None:
+    """The scalar pipe reads and writes each (TConcat.hpp:52); at whole blocks the vector pipe copies them."""
+    sources = [vec(6, 16, valid=(6, cols)) for cols in (first, second)]
+    joined = executed(A2A3, "tconcat", vec(6, 32, valid=(6, first + second)), *sources)
+    touched = coefficient(joined, A2A3, "S", "scalar UB cycles") if "S" in cycles(joined, A2A3) else 0
+    assert touched == (2 * 6 * second if first % 8 else 0)
+
+
 @pytest.mark.clause("MG-COST-03")
 @pytest.mark.parametrize("rows", [1, 16, 64])
 def test_a_row_gather_makes_one_transfer_a_row(rows: int) -> None:

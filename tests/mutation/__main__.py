@@ -58,7 +58,7 @@ POOL = (
     *("tests/machine/test_costs.py", "tests/machine/test_traffic.py", "tests/machine/test_repeats.py"),
     *("tests/machine/test_machine_clauses.py", "tests/machine/test_advice.py", "tests/text/test_cpp.py"),
     *("tests/machine/test_beside_the_result.py", "tests/program/test_one_tile_twice.py"),
-    *("tests/cxx/test_header_faults.py", "tests/cli/test_page.py"),
+    *("tests/cxx/test_header_faults.py", "tests/cli/test_page.py", "tests/text/test_vector_cores.py"),
 )
 """Tests of what is mutated. None needs PyTorch, so that the score does not depend on it: updates and bags are tested
 with arrays in `tests/engine`."""
