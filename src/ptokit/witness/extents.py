@@ -169,7 +169,7 @@ def four_bits(place: int) -> Extent:
 
     def accesses(call: Issued) -> Iterator[ByteAccess]:
         steps, active = call.core.elements(REPEAT // max(call.sizes[:2]), call.given[2])
-        for at, how in ((1, "read"), (0, "write")):
+        for how, at in zip(("read", "write"), (1, 0), strict=True):
             size, lane = (1, active // 2) if at == place else (call.sizes[at], active)
             block, repeat = call.given[3 + at], call.given[5 + at]
             yield ByteAccess(how, _of_lanes(call.given[at], size, steps, lane, block, repeat))
