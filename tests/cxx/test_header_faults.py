@@ -400,15 +400,15 @@ def test_types_that_headers_take_are_not_modelled_and_no_fault(tmp_path: Path, t
 
 
 FOUR_BITS = """
-extern "C" __global__ AICORE void widen(__gm__ uint8_t* x, __gm__ half* out) {
-  Tile<TileType::Vec, uint8_t, 1, 64> bytes;
-  Tile<TileType::Vec, int4b_t, 1, 128> from;
-  Tile<TileType::Vec, half, 1, 128> to;
+extern "C" __global__ AICORE void widen(__gm__ uint8_t* x, __gm__ half* out) {{
+  Tile<TileType::Vec, uint8_t, {rows}, 128, BLayout::RowMajor, {rows}, 64> bytes;
+  Tile<TileType::Vec, int4b_t, {rows}, 128> from;
+  Tile<TileType::Vec, half, {rows}, 128> to;
   TASSIGN(bytes, 0);
   TRESHAPE(from, bytes);
   TASSIGN(to, 0x400);
-  GlobalTensor<uint8_t, Shape<1, 1, 1, 1, 64>, Stride<64, 64, 64, 64, 1>> all(x);
-  GlobalTensor<half, Shape<1, 1, 1, 1, 128>, Stride<128, 128, 128, 128, 1>> result(out);
+  GlobalTensor<uint8_t, Shape<1, 1, 1, {rows}, 64>, Stride<64, 64, 64, 64, 1>> all(x);
+  GlobalTensor<half, Shape<1, 1, 1, {rows}, 128>, Stride<128, 128, 128, 128, 1>> result(out);
   TLOAD(bytes, all);
   set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
   wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
@@ -416,11 +416,13 @@ extern "C" __global__ AICORE void widen(__gm__ uint8_t* x, __gm__ half* out) {
   set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
   wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
   TSTORE(result, to);
-}
+}}
 """
 
 
-def test_two_elements_of_four_bits_are_a_byte_in_ub(tmp_path: Path) -> None:
-    (kernel,) = kernels_of(tmp_path, "a2a3", [FOUR_BITS])
-    report = kernel[1](np.zeros(64, "uint8"), np.zeros(128, "float16"), target="a2a3", engine="machine")
+@pytest.mark.parametrize("rows", [1, 3])
+def test_two_elements_of_four_bits_are_a_byte_in_ub(tmp_path: Path, rows: int) -> None:
+    """Rows are 128 bytes apart, and have 64 (a2a3/TCvt.hpp:1088)."""
+    (kernel,) = kernels_of(tmp_path, "a2a3", [FOUR_BITS.format(rows=rows)])
+    report = kernel[1](np.zeros(64 * rows, "uint8"), np.zeros(128 * rows, "float16"), target="a2a3", engine="machine")
     assert {each.level for each in report.findings} <= {"unmodelled", "note"}

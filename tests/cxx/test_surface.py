@@ -111,7 +111,7 @@ def test_scalars_values_and_flags(program: Path, entry: str) -> None:
 
     def block(index: int) -> list[str]:
         return [
-            f"tassign {row} u64:40", f"tassign {part} u64:50", f"setvalue {row} 3", f"getvalue {row} 3",
+            f"tassign {row} u64:40", f"tassign {part} u64:50 {row}", f"setvalue {row} 3", f"getvalue {row} 3",
             f"tadds {row} {row} i32:{2 + index}", f"tmuls {part} {row} i32:2", "set_flag PIPE_V PIPE_MTE3 i64:1",
             "wait_flag PIPE_V PIPE_MTE3 i64:1", "pipe_barrier PIPE_ALL",
             f"tstore {array}+32:i32(1,1,1,1,2;1,1,1,8,1)0/118 {row} atomic=add",

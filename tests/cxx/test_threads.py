@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,14 @@ __simt_vf__ AICORE LAUNCH_BOUND(128) void meet(__gm__ float* out) {
     *out = SAME ? 5.0f : threadIdx.x;  // meets
 }
 
+// one thread clears what all of them add to
+template <bool WAITS>
+__simt_vf__ AICORE LAUNCH_BOUND(128) void clear(__gm__ int32_t* out) {
+    if (threadIdx.x == 0) *out = 7;  // clears
+    if constexpr (WAITS) __sync_workitems();
+    atomicAdd(out, 1);  // adds to it
+}
+
 // rows of a table by indices
 __simt_vf__ AICORE LAUNCH_BOUND(128) void rows(__gm__ float* table, __gm__ int32_t* at, __gm__ float* out) {
     out[threadIdx.y * LANES + threadIdx.x] = table[at[threadIdx.y] * LANES + threadIdx.x];  // looks up
@@ -80,6 +89,8 @@ __global__ AICORE void miscounted(__gm__ int32_t* x, __gm__ int32_t* out) {
 }
 __global__ AICORE void equal(__gm__ float* out) { cce::async_invoke<meet<true>>(cce::dim3{N}, out); }
 __global__ AICORE void apart(__gm__ float* out) { cce::async_invoke<meet<false>>(cce::dim3{N}, out); }
+__global__ AICORE void cleared(__gm__ int32_t* out) { cce::async_invoke<clear<true>>(cce::dim3{N}, out); }
+__global__ AICORE void clearing(__gm__ int32_t* out) { cce::async_invoke<clear<false>>(cce::dim3{N}, out); }
 __global__ AICORE void looked_up(__gm__ float* table, __gm__ int32_t* at, __gm__ float* out) {
     cce::async_invoke<rows>(cce::dim3{LANES, WARPS}, table, at, out);
 }
@@ -157,6 +168,14 @@ def test_atomic_additions_are_no_conflict(kernels: dict[str, CppKernel]) -> None
     assert {("error", "KN-13", line("// adds"))} == {each for each in found if each[1] == "KN-13"}
 
 
+def test_a_plain_store_is_in_conflict_with_atomic_ones_of_others(kernels: dict[str, CppKernel]) -> None:
+    out = np.zeros(1, "int32")
+    assert not launched(kernels["cleared"], out=out)
+    assert out[0] == 7 + N
+    found = launched(kernels["clearing"], out=np.zeros(1, "int32"))
+    assert set(found) == {("error", "KN-13", line("// adds to it"))}
+
+
 def test_equal_stores_to_one_place_are_no_conflict(kernels: dict[str, CppKernel]) -> None:
     out = np.zeros(1, "float32")
     assert not launched(kernels["equal"], out=out)
@@ -188,3 +207,13 @@ def test_threads_are_ordered_as_vector_instructions(kernels: dict[str, CppKernel
 def test_too_many_threads_are_refused(kernels: dict[str, CppKernel]) -> None:
     with pytest.raises(VerifyError, match="more than 2,048 threads"):
         launched(kernels["many"], out=np.zeros(1, "float32"))
+
+
+def test_the_target_without_threads_refuses_them(tmp_path: Path) -> None:
+    file = tmp_path / "threads.cpp"
+    file.write_text(SOURCE)
+    kernel: Any = pto.load(file, "equal", target="a2a3")
+    with pytest.raises(VerifyError, match="A2/A3 has no functions of threads") as refusal:
+        kernel[1](np.zeros(1, "float32"), target="a2a3")
+    (finding,) = refusal.value.findings
+    assert finding.where is not None and finding.where.line == line("void equal")

@@ -17,11 +17,13 @@ from ptokit.cxx.recording import (
     RecordedFrame,
     RecordedLaunch,
     RecordedOperand,
+    RecordedPointer,
     RecordedScalar,
     RecordedText,
     RecordedTile,
     Recording,
 )
+from ptokit.isa.dtype import DType
 from ptokit.isa.headers import as_row, becomes_row
 from ptokit.isa.operand import TileSpec
 from ptokit.program import ir
@@ -103,6 +105,7 @@ class Unroller:
                     self.value(a) * self.value(b) for a, b in zip(stmt.source.starts, argument.stride, strict=True)
                 )
                 self.values[stmt.result] = int(self.arrays[argument.array].reshape(-1)[offset])
+                self.load(self.names.index(argument.array), offset, argument.dtype, path)
             case ir.Flag():
                 ends = RecordedText(f"PIPE_{stmt.src}"), RecordedText(f"PIPE_{stmt.dst}")
                 self.call(f"{stmt.action}_flag", path, *ends, RecordedText(f"EVENT_ID{self.value(stmt.event)}"))
@@ -121,6 +124,10 @@ class Unroller:
             self.known[call] = len(self.calls)
             self.calls.append(call)
         self.made.append(self.known[call])
+
+    def load(self, array: int, offset: int, kind: DType, path: Path) -> None:
+        """A load of C++ code through a pointer, as it is recorded where nobody asks for its value."""
+        self.call("load", path, RecordedPointer(array, offset * kind.size), RecordedScalar("uint64", kind.size))
 
     def instruction(self, instr: ir.Instr, path: Path) -> None:
         call = header_call(self.program, instr, self.profile)

@@ -86,13 +86,13 @@ ON_BOTH = {
 ON_ONE = {
     "a2a3": {
         "S": "mgather.elem mgather.elem.nz mscatter.elem tscatter.row tscatter.flat tci tshl tshr tpow.integers "
-             "tpows.integers tdivs.integers ttrans.elements",
+             "tpows.integers tdivs.integers ttrans.elements tinsert.vec.vec.element textract.vec.vec.element",
         "S V": "tsels tpow tpows trowargmax.steps trowargmin.steps tconcat.elements tconcat.either",
         "S MTE2": "mgather.row mgather.row.nz mgather.l1.row mgather.l1.elem", "S MTE3": "mscatter.row",
     },
     "a5": {
         "V": "mgather.row mgather.elem mscatter.row mscatter.elem tscatter.row tscatter.flat tci",
-        "S": "mgather.elem.scalar tdivs.integers",
+        "S": "mgather.elem.scalar tdivs.integers tinsert.vec.vec.element textract.vec.vec.element",
         "S MTE2": "mgather.l1.row mgather.l1.elem", "V MTE2": "mgather.l1.elem.simt",
         "FIX": "tmov.acc.vec tinsert.acc.vec textract.acc.vec tmov_fp.acc.vec tinsert_fp.acc.vec textract_fp.acc.vec",
         "MTE1": "tmov.mat.vec tmov.mat.scale_left tmov.mat.scale_right "

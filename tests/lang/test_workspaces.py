@@ -70,6 +70,8 @@ def every(x):
     for call in (pto.trems, pto.tpows):
         call(wide, a, 2, tmp=tmp)
     bytes8, byte = pto.Tile("vec", "int8", 16, 64), pto.Tile("vec", "uint8", 16, 64)
+    sums = pto.Tile("vec", "float16", 16, 64)
+    pto.tadddeqrelu(sums, ids, ids, 0.5, tmp=again)
     pto.tquant(bytes8, a, each, tmp=tmp)
     pto.tquant_asym(byte, a, each, each, tmp=tmp)
     merged, other = pto.Tile("vec", "float32", 1, 256), pto.Tile("vec", "float32", 1, 64)

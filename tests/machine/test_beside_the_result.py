@@ -367,6 +367,30 @@ def test_the_mask_of_a_remainder_lies_behind_its_workspace(kind: str, behind: in
     assert any("workspace" in each for each in found) == (not is_free), found
 
 
+@pytest.mark.parametrize(("kind", "cols", "written"), [("int8", 32, 192), ("int8", 128, 256), ("int16", 32, 128)])
+@pytest.mark.parametrize("is_free", [False, True])
+def test_a_conversion_that_wraps_writes_its_workspace_as_far_as_elements_go(
+    kind: str, cols: int, written: int, is_free: bool
+) -> None:
+    """64 elements of 4 bytes at once; to int8, as many of 2 bytes behind the first half (TCvt.hpp:405, 493)."""
+
+    def body(x: Any, out: Any, kept: Any) -> None:
+        source, result = pto.Tile("vec", "float16", 1, cols, addr=0), pto.Tile("vec", kind, 1, cols, addr=0x1000)
+        tmp = pto.Tile("vec", "int32", 1, 8, addr=0x2000)
+        after = pto.Tile("vec", "float16", 1, cols, addr=0x2000 + written - 32 * (not is_free))
+        pto.tload(source, x)
+        pto.tload(after, x)
+        hand("MTE2", "V")
+        pto.tcvt(result, source, tmp=tmp)
+        hand("V", "MTE3")
+        pto.tstore(out, result)
+        pto.tstore(kept, after)
+
+    arrays = np.ones((1, cols), "float16"), np.zeros((1, cols), kind), np.zeros((1, cols), "float16")
+    found = faults(run(body, *arrays, mode="manual"))
+    assert any("workspace" in each for each in found) == (not is_free), found
+
+
 # --- scalar work
 
 

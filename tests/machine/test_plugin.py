@@ -230,7 +230,7 @@ def test_type():
 def test_extent():
     head[1](X, 3, X.copy(), target="a5")
     with pytest.raises(pto.VerifyError):
-        head[1](X, 0, X.copy(), target="a5")
+        head[1](X, 9, X.copy(), target="a5")
 
 def test_argument():
     with pytest.raises(TypeError):

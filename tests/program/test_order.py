@@ -98,7 +98,7 @@ def test_no_pipes_or_manual_mode_no_flags(profile: Profile, mode: str) -> None:
 def test_the_two_cores_of_a_kernel_are_left_to_themselves() -> None:
     matmul = Instr("tmatmul", (use("c"), use("l"), use("r")))
     cube = (tile("m", "mat"), tile("l", "left"), tile("r", "right"), tile("c", "acc"))
-    body = (load("m", "x"), *(Instr("tmov", (use(to), use("m")), (None,)) for to in "lr"), matmul)
+    body = (load("m", "x"), *(Instr("tmov", (use(to), use("m")), (None, None)) for to in "lr"), matmul)
     vector = (load("a", "y"), exp("a", "a"))
     assert show(order(program(*cube, *tiles("a"), *body, *vector), A2A3)) == text("""
         tload m x

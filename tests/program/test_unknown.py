@@ -146,7 +146,7 @@ def random_call(random: Random) -> Call:
     modifiers: dict[str, object] = {modifier.name: None for modifier in instruction.modifiers}
     if name == "mgather":
         modifiers["coalesce"] = random.choice(tuple(Coalesce))
-    return Call(instruction, specs, modifiers, random.choice(("cpu", "a2a3", "a5", "host")))  # type: ignore[arg-type]
+    return Call(instruction, specs, tuple(modifiers.values()), random.choice(("cpu", "a2a3", "a5", "host")))
 
 
 def marked(spec: OperandSpec | None, random: Random) -> OperandSpec | None:
@@ -191,7 +191,7 @@ def test_rules_report_only_what_every_number_breaks(seed: int) -> None:
     for _ in range(120):
         call = random_call(random)
         call = Call(call.instruction, {n: marked(s, random) for n, s in call.operands.items()},
-                    {m.name: call.values[m.name] for m in call.instruction.modifiers}, call.target)  # fmt: skip
+                    tuple(call.values[m.name] for m in call.instruction.modifiers), call.target)  # fmt: skip
         static, concrete = call.copy(static=True), list(variants(call))
         for rule in call.instruction.rules:
             if not call.lookup(rule.on):

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -562,7 +563,7 @@ def tscatter(target: str, dst: Tile, src: Tile, idx: Tile, *, reading: str) -> O
 def tload(dst: Tile, src: Tensor, *, memories: tuple[str, ...]) -> Outcome:
     """TL-03: the valid region moves; padding keeps its content unless the tile has a pad value. That fills the tile,
     or in some memories the last block of 32 bytes of each row that is loaded (of a ColMajor tile: column), not of
-    fractals in UB."""
+    fractals in UB. On A2/A3 and A5 fractals of plain memory get zeros in the last block, whatever the pad value."""
     padded = range(dst.rows * dst.cols) if dst.pad != "null" else ()
     if memories and dst.pad != "null":
         rows, cols = dst.valid_rows, dst.valid_cols
@@ -574,6 +575,10 @@ def tload(dst: Tile, src: Tensor, *, memories: tuple[str, ...]) -> Outcome:
         padded = [dst.offset(i, j) for i in range(rows) for j in range(cols)] if is_padded else ()
     for k in padded:
         dst.store(k, pad_bits(dst.dtype, dst.pad))
+    if memories and (src.layout, dst.form) == ("nd", "nz"):
+        whole = -(-dst.valid_cols // dst.c0) * dst.c0
+        for i, j in product(range(dst.valid_rows), range(whole)):
+            dst.store(dst.offset(i, j), 0)
     for i, j in dst.valid():
         dst.store(dst.offset(i, j), src.load(src.offset(i, j)))
     return Outcome()

@@ -26,7 +26,8 @@ MOVED_TWICE = (
 )
 COMPACT = (
     "in compact tiles, columns of fractals are as far apart as what is valid (textract_common.hpp:268, 359, "
-    "a5/TExtract.hpp:195, 323); here, as in whole tiles: producers and consumers agree, and both are inside the tile"
+    "a5/TExtract.hpp:195, 323, a5/TMov.hpp:518); here, as in whole tiles: producers and consumers agree, and both are "
+    "inside the tile"
 )
 PADDED = "the rest of the last block of valid columns is left to the load, which pads it (TFillPad.hpp:171)"
 UP_TO = "the extent of an opaque instruction covers every call that was seen (docs/witness.md)"
@@ -38,7 +39,9 @@ PADDING = (
     "depends on"
 )
 WRAPPED = "an index of 0, as all are here, makes the number of repeats wrap to 255 (TConcat.hpp:156)"
-OF_TENSOR = "more valid elements than the tensor has: by the documents none may be; the header loads what the tensor has"
+OF_TENSOR = (
+    "more valid elements than the tensor has: by the documents none may be; the header loads what the tensor has"
+)
 MORE_ROWS = (
     "rows of the tensor that are not valid are moved, too (tload_common.hpp:54, a5/TLoad.hpp:426): reported at the call"
 )
@@ -48,14 +51,21 @@ ONE_WAIT = (
     "an atomic add waits once behind all rows, and S to V and S to MTE2 follow (MScatter.hpp:239, 241): what comes "
     "later waits for the same work"
 )
-FOUR_BITS = "the documents have no conversion of four-bit integers; the header has those with half (TCvt.hpp:862, 869)"
 FACTORS = "factors are read at an address in a register (tmov_common.hpp:91): the witness does not count that"
 NO_EXTENTS = (
     "an accumulator with more rows than the product: refused by the documents, not by the header (TMatmul.hpp:140)"
 )
-ANY_ROOM = (
-    "a single element goes anywhere in fractals (tinsert_common.hpp:153); CP-INS-01 asks for a box, as for others"
+ASSERTED = "the header asserts the same (TConcat.hpp:103), which is off in the vendor's test"
+BY_STEP = (
+    "8-byte types: rows as far apart as the columns of the destination by the step (TGather.hpp:274, 289), which is as "
+    "wide as the source; the documents ask for one without gaps"
 )
+BY_ROWS = (
+    "if the type of an accumulator states no rows, columns of fractals are as far apart as what is valid "
+    "(TMov.hpp:126); here, as in whole tiles: producers and consumers agree, and both are inside the tile"
+)
+COLUMNS = "all columns of a tensor of fractals are moved (tload_common.hpp:55), in the padding of the tile"
+WHOLE_ROWS = "rows of factors and addends are moved whole (TMov.hpp:51, 87): no valid element depends on it"
 HALVES = "into L1 by threads, each core does its half (MGather.hpp:403, 426): here, both are one call"
 ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("tsel|tprelu|trem|trems", "read (more|less)", "the mask is read through an address that lies in the workspace"),
@@ -73,15 +83,23 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("a2a3:tstore:-", "read more", OFF_PIPES),
     ("a2a3:mscatter", "flags", ONE_WAIT),
     ("(tmov|tstore|textract|tinsert)(_fp)?", "read less scaling", FACTORS),
-    ("tinsert", "refused by CP-INS-01", ANY_ROOM),
+    ("a5:tload", "refused by TL-02", f"{OF_TENSOR} (TLoad.hpp:426)"),
+    ("a5:tconcat", "refused by CP-CAT-01", ASSERTED),
+    ("a5:tgather", "refused by CP-GTM-01", BY_STEP),
+    ("a5:(tmatmul|tmov)", "(read|write) less acc", BY_ROWS),
+    ("a5:tmov", "write padding (bias|scaling)", WHOLE_ROWS),
     ("a5:tmatmul", "refused by CP-MM-02", NO_EXTENTS),
-    ("a2a3:tcvt", "refused by CP-CVT-02", FOUR_BITS),
     ("a2a3:ttrans:wrs", "pipes|flags|write less", CONVOLUTION),
     ("a5:(tmov|tmatmul(_mx)?(_acc|_bias)?)", "(read|write) padding (mat|acc|(scale_)?(left|right))", FRACTALS),
-    ("(a2a3|a5):(textract|tmov|tmatmul|tstore):compact", "(read|write) (less|padding) (mat|left|right|acc)", COMPACT),
+    (
+        "(a2a3|a5):(textract|tmov|tmatmul|tstore):compact",
+        "(read|write) (less|padding) (mat|left|right|acc|vec)",
+        COMPACT,
+    ),
     ("a5:textract", "(read|write) padding (mat|left|right)", FRACTALS),
     ("a5:tfillpad", "write less mat", PADDED),
     ("a5:tload", "write padding mat", LOADED),
+    ("a5:tload", "write padding vec", COLUMNS),
     ("a5:tload:TL-03", "write more mat", MORE_ROWS),
     ("a5:tstore:TT-01", "read more vec", ALL_ROWS),
     ("opaque", "(read|write) less", UP_TO),

@@ -23,12 +23,13 @@ from ptokit.cxx.recording import VECTOR_CORES
 from ptokit.cxx.statements import CORES
 from ptokit.finding import Finding, VerifyError, Where
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.opaque import GRID_BARRIERS
+from ptokit.isa.opaque import EXACT, GRID_BARRIERS
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.isa.spelling import TMP
 from ptokit.lang.cpp_entries import LIBRARIES, entries_of, source_of
 from ptokit.lang.recorded import CppKernel, RecordedLaunches
+from ptokit.machine import memories
 from ptokit.machine.access_checks import AccessChecks
 from ptokit.machine.block_cache import BlockCache
 from ptokit.machine.instruction import WatchedInstruction
@@ -41,6 +42,7 @@ from ptokit.witness.headers import Checkout
 from ptokit.witness.prelude import table_of
 from ptokit.witness.record import Witness
 from tests.witness.accepted import reason
+from tests.witness.emitted import call_of
 from tests.witness.kept import PUBLIC, Kept
 
 MEMORIES = {memory.name: place.text for each in PROFILES.values() for place, memory in each.memories.items()}
@@ -49,8 +51,10 @@ ARRAY, NUMBER = 1 << 20, 64
 """Bytes of each array, and the value of each number, that an entry is run with."""
 LIMITS = CompileLimits(seconds=900)
 """For the largest sources of the vendor's, and machines that do other work."""
-OWN = ("getvalue", "setvalue", "second_vector_core")
-"""What the machine executes and no instruction of the headers is."""
+OWN = (*EXACT, "second_vector_core", "vec_scope")
+"""What the machine executes and no instruction of the headers is: accesses by pointers and threads, for example."""
+BEHIND = 1024
+"""Bytes behind the last tile of a memory: what is written there is counted, too."""
 STATED = ("TL-03", "TT-01")
 """Rules by which a report says what a call in C++ moves besides what the machine counts: rows that are not valid."""
 DIVISOR = "CP-DIV-01"
@@ -156,6 +160,7 @@ def watched() -> Iterator[list[Assumed]]:
     found: list[Assumed] = []
     said: list[Finding] = []
     check_bursts, report, skip = AccessChecks.check_bursts, Session.report, WatchedInstruction._skip
+    measures = memories._measures
 
     def check(self: Any, executed: Any, site: Any, touches: Sequence[Any]) -> None:
         rows: list[Touch] = []
@@ -198,18 +203,24 @@ def watched() -> Iterator[list[Assumed]]:
         self.check_all()
         return False
 
+    def measured(program: Any) -> Any:
+        units, sizes = measures(program)
+        return units, {loc: size + BEHIND for loc, size in sizes.items()}
+
     with (
         patch.object(AccessChecks, "check_bursts", check),
         patch.object(Session, "report", reported),
         patch.object(WatchedInstruction, "_skip", skipped),
         patch.object(BlockCache, "repeats", never),
+        patch.object(memories, "_measures", measured),
     ):
         yield found
 
 
 def _name(instr: Any) -> str:
+    """The function of C++ that it is a form of."""
     known = INSTRUCTIONS.get(instr.name)
-    return (known.text.variant_of if known else "") or instr.name
+    return call_of(known)[0].partition("<")[0].lower() if known else instr.name
 
 
 def _rule(findings: Iterable[Finding]) -> str:

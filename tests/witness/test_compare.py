@@ -17,7 +17,7 @@ from ptokit.witness.headers import Checkout
 from ptokit.witness.record import Witness
 from tests.witness.__main__ import core_of
 from tests.witness.accepted import reason
-from tests.witness.compare import Assumed, Comparison, Source, Touch, apart, compare, differences, union, watched
+from tests.witness.compare import OWN, Assumed, Comparison, Source, Touch, apart, compare, differences, union, watched
 from tests.witness.overloads import stated
 from tests.witness.page import overload_rows
 
@@ -75,7 +75,7 @@ def test_a_reason_is_for_a_kind_and_a_form(name: str, kind: str, form: str, is_k
 def test_a_reason_holds_for_its_instructions_kinds_and_memories() -> None:
     names = ["tload", "a5:tload", "a5:tload:4"]
     assert reason(names, "write padding", "mat")
-    assert not any(reason(names, kind, memory) for kind, memory in (("write more", "mat"), ("write padding", "vec")))
+    assert not any(reason(names, kind, memory) for kind, memory in (("write more", "mat"), ("write padding", "acc")))
     assert reason(["tneg", "a5:tneg", "a5:tneg:8"], "read less", "vec")
     assert not reason(["tneg", "a5:tneg", "a5:tneg:4"], "read less", "vec")
     assert reason(["a2a3:tors"], "write padding", "vec"), "what may be more may be padding"
@@ -250,12 +250,17 @@ BOXED_ONE = {
     "row": "3",
     "col": "8",
 }
+INSIDE_A_BOX = {**BOXED_ONE, "row": "5", "col": "11"}
 
 
 @pytest.mark.parametrize("target", ["a2a3", "a5"])
 @pytest.mark.parametrize(
     ("form", "read", "written"),
-    [(PLAIN_ONE, (3 * 64 + 5) * 4, (3 * 64 + 5) * 4), (BOXED_ONE, (3 * 8 + 5) * 4, (16 * 8 + 3 * 8) * 4)],
+    [
+        (PLAIN_ONE, (3 * 64 + 5) * 4, (3 * 64 + 5) * 4),
+        (BOXED_ONE, (3 * 8 + 5) * 4, (16 * 8 + 3 * 8) * 4),
+        (INSIDE_A_BOX, (3 * 8 + 5) * 4, (16 * 8 + 5 * 8 + 3) * 4),
+    ],
 )
 def test_the_scalar_pipe_moves_one_element_within_ub(
     tmp_path: Path, target: str, form: dict[str, str], read: int, written: int
@@ -277,6 +282,51 @@ def test_the_scalar_pipe_moves_one_element_within_ub(
         warnings.simplefilter("ignore")
         kernel[1](engine="machine", target=target)
     assert not any(each.flags for each in found)
+
+
+BEHIND = """#include <pto/pto-inst.hpp>
+using namespace pto;
+__global__ AICORE void k() {
+  Tile<TileType::Vec, half, 1, 32> from;
+  Tile<TileType::Vec, int8_t, 1, 32> to;
+  Tile<TileType::Vec, int32_t, 1, 32> tmp;
+  TASSIGN(from, 0x0);
+  TASSIGN(to, 0x400);
+  TASSIGN(tmp, 0x800);
+  TCVT(to, from, tmp, RoundMode::CAST_TRUNC, SaturationMode::OFF);
+}
+"""
+
+
+def test_what_is_written_behind_the_last_tile_counts(tmp_path: Path) -> None:
+    """A conversion that wraps writes 192 bytes of a workspace of 128 (TCvt.hpp:493)."""
+    (tmp_path / "k.cpp").write_text(BEHIND)
+    kernel = load_cpp(str(tmp_path / "k.cpp"), target="a2a3")
+    with watched() as found, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kernel[1](engine="machine", target="a2a3")
+    assert found[0].workspace.tolist() == [[0x800, 0x800 + 192]]
+
+
+BY_POINTER = """#include <pto/pto-inst.hpp>
+using namespace pto;
+extern "C" __global__ AICORE void k(__gm__ float* x) {
+  Tile<TileType::Vec, float, 1, 64> a;
+  TASSIGN(a, 0x0);
+  x[3] = x[1];
+  TEXPANDS(a, 1.0f);
+}
+"""
+
+
+def test_accesses_by_pointers_are_no_calls(tmp_path: Path) -> None:
+    (tmp_path / "k.cpp").write_text(BY_POINTER)
+    kernel = load_cpp(str(tmp_path / "k.cpp"), target="a2a3")
+    with watched() as found, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kernel[1](np.zeros(64, "float32"), engine="machine", target="a2a3")
+    assert [each.name for each in found] == ["scalar_load", "scalar_store", "texpands"]
+    assert [each.name for each in found if each.name not in OWN] == ["texpands"]
 
 
 BY_CORE = """#include <pto/pto-inst.hpp>

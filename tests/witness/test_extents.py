@@ -55,6 +55,17 @@ def test_a_conversion_walks_by_the_wider_type() -> None:
     assert found == {"write": {*range(256)}, "read": {*range(UB, UB + 512)}}
 
 
+def test_four_bits_are_half_a_byte() -> None:
+    core = CoreRegisters(mask=(0, 2**64 - 1))
+    narrowed = touched("vconv_f162s4r", [0, UB, 2, 1, 1, 4, 8], [1, 2], core)
+    assert narrowed == {
+        "write": {*range(32), *range(128, 160)},
+        "read": {*range(UB, UB + 128), *range(UB + 256, UB + 384)},
+    }
+    widened = touched("vconv_s42f16", [UB, 0, 1, 1, 1, 8, 2], [2, 1])
+    assert widened == {"read": {*range(64)}, "write": {*range(UB, UB + 256)}}
+
+
 @pytest.mark.parametrize("counts", [False, True])
 def test_a_counter_is_that_of_each_step_of_a_copy(counts: bool) -> None:
     core = CoreRegisters(counts=counts, mask=(0, 100))

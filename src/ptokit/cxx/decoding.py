@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
+from math import prod
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +27,7 @@ from ptokit.cxx.operands import (
     tile_slot,
 )
 from ptokit.cxx.recording import (
+    CONVOLUTION,
     LaunchArgument,
     RecordedArray,
     RecordedCall,
@@ -102,7 +104,7 @@ def instr_shape(call: RecordedCall, arrays: Arrays, target: str = "") -> tuple[I
         raise Unexpressible(
             f"{call.name.upper()} of a tile without an address is not modelled; give it one with TASSIGN"
         )
-    call = _by_memory(call)
+    call = _of_image(_by_memory(call))
     try:
         return _element(call, arrays) if call.name in EXACT else _modelled(call, arrays, target)
     except Unexpressible:
@@ -118,6 +120,16 @@ def _by_memory(call: RecordedCall) -> RecordedCall:
         if name in INSTRUCTIONS and isinstance(operand, RecordedTile) and TileType.parse(operand.memory) is memory:
             return replace(call, name=name)
     return call
+
+
+def _of_image(call: RecordedCall) -> RecordedCall:
+    """A load of a whole convolution tile under its own name."""
+    dst, src = call.operands[:2] if call.name == "tload" and len(call.operands) > 1 else (None, None)
+    if not isinstance(dst, RecordedTile) or not isinstance(src, RecordedArray):
+        return call
+    is_image = dst.compact == CONVOLUTION and src.layout.lower() == "nc1hwc0"
+    is_whole = prod(src.shape) == dst.cols and src.dtype == dst.dtype
+    return replace(call, name="tload_image") if is_image and is_whole else call
 
 
 BY_MEMORY = (("fp", 2, TileType.Scaling), ("acc", 1, TileType.Acc), ("bias", -1, TileType.Bias))

@@ -30,7 +30,8 @@ PACKED_MEMORIES = ("mat", "left", "right")
 """Memories whose tiles count elements of four bits. Public kernels count tiles in UB in bytes, too: these are taken as
 bytes."""
 PACKED = "int4"
-"""The type whose tiles count elements of four bits in UB, too (a2a3/TCvt.hpp:596)."""
+"""The type whose tiles count elements of four bits in UB, too (a2a3/TCvt.hpp:596). Rows there are as many bytes apart
+as they have elements (TCvt.hpp:1088)."""
 Indices = tuple[int, ...]
 
 
@@ -50,7 +51,8 @@ def in_bytes(tile: RecordedTile) -> RecordedTile:
         return tile
     inner = tile.slayout if tile.slayout != "none_box" else tile.blayout
     if inner == "row_major":
-        return replace(tile, cols=_half(tile.cols), valid_cols=_half(tile.valid_cols))
+        has_gaps = tile.memory == "vec" and tile.rows > 1
+        return replace(tile, cols=tile.cols if has_gaps else _half(tile.cols), valid_cols=_half(tile.valid_cols))
     return replace(tile, rows=_half(tile.rows), valid_rows=_half(tile.valid_rows))
 
 

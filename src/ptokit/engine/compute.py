@@ -178,6 +178,28 @@ def _histogram(shape: Shape, dtype: DType, x: Array, *filters: Array, byte: Hist
     return np.array(counts, dtype.numpy)
 
 
+def _image_to_columns(shape: Shape, dtype: DType, image: Array, *given: Array) -> Array:
+    """Row m is the m-th place of a filter, column k its k-th weight: by blocks of channels, rows, columns, channels.
+    Places behind the last one, and weights of no channel, have the value around the image. Numbers have 16 bits."""
+    m, k, height, width, left, right, top, bottom, *steps, filter_h, filter_w, channels = (
+        int(x[0, 0].astype(np.int64)) & 0xFFFF for x in given[:-1]
+    )
+    stride_h, stride_w, dilation_h, dilation_w = (max(step, 1) for step in steps)
+    block = 32 // dtype.size
+    down = (height + top + bottom - dilation_h * (filter_h - 1) - 1) // stride_h + 1
+    across = (width + left + right - dilation_w * (filter_w - 1) - 1) // stride_w + 1
+    place_h, place_w = np.divmod(m + np.arange(shape[0])[:, None], max(across, 1))
+    rest, channel = np.divmod(k + np.arange(shape[1])[None], block)
+    rest, weight_w = np.divmod(rest, max(filter_w, 1))
+    of_channels, weight_h = np.divmod(rest, max(filter_h, 1))
+    i = place_h * stride_h + weight_h * dilation_h - top
+    j = place_w * stride_w + weight_w * dilation_w - left
+    inside = (i >= 0) & (i < height) & (j >= 0) & (j < width) & (place_h < down) & (of_channels * block < channels)
+    offsets = np.where(inside, ((of_channels * height + i) * width + j) * block + channel, 0)
+    stored = np.append(image.reshape(-1), _unspecified((1, 1), dtype))
+    return np.where(inside, stored[np.minimum(offsets, image.size)], given[-1].astype(dtype.numpy))
+
+
 def _pick(better: Callable[[Array, Array], Array], _shape: Shape, _dtype: DType, a: Array, b: Array) -> Array:
     """`b` where it is strictly better, else `a`: so `a` wins ties and every comparison with a NaN."""
     return np.where(better(_wide(b), _wide(a)), b, a)
@@ -447,6 +469,7 @@ OPS: dict[str, Op] = {
     "placemax": partial(_place, np.greater),
     "placemin": partial(_place, np.less),
     "histogram": _histogram,
+    "img2col": _image_to_columns,
     "and": partial(_arithmetic, np.bitwise_and),
     "or": partial(_arithmetic, np.bitwise_or),
     "xor": partial(_arithmetic, np.bitwise_xor),

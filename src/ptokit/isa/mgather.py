@@ -227,7 +227,7 @@ TYPES = (
 MIXED_PAIRS = {("nd", "nz"), ("nz", "nd"), *(("dn", form) for form in FORMS.values())}
 """Table layouts with tile forms that A2/A3 cannot gather between."""
 
-LAYOUTS = (
+TABLE_LAYOUTS = (
     Rule("MG-LAY-01", "dst", "RowMajor + NoneBox", lambda c: is_nd_tile(c.dst), on=error("cpu"), kind="H-09",
          fix=PLAIN_TILE),
     Rule("MG-LAY-02", "idx", "RowMajor + NoneBox, or [R, 1] ColMajor (A-03)",
@@ -629,7 +629,7 @@ MGATHER = Instruction(
         "PTO-AS": ("%dst = mgather %mem, %idx : !pto.memref<...>, !pto.tile<...> -> !pto.tile<...>",),
         **Text(("table", "idx"), orders=(("table", "idx", "scratch"),)).spellings("mgather", MODIFIERS),
     },
-    rules=(*OPERANDS, *TYPES, *LAYOUTS, *SHAPES, *L1_SHAPES),
+    rules=(*OPERANDS, *TYPES, *TABLE_LAYOUTS, *SHAPES, *L1_SHAPES),
     lower=lower,
     route=route,
     cpp=Cpp(

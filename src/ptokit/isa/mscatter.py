@@ -154,7 +154,7 @@ def has_index_format(call: Call) -> bool:
     return idx.format in formats if formats else is_nd_tile(idx) or (idx.format == "dn" and idx.cols == 1)
 
 
-LAYOUTS = (
+TABLE_LAYOUTS = (
     Rule("MS-LAY-01", "src", format_text(0), lambda c: c.src.format in c.lookup(TILE_FORMATS, PLAIN_FORMATS)[0],
          when=~into_nz, kind="H-09", fix=PLAIN_TILE),
     Rule("MS-LAY-01", "idx", format_text(1), has_index_format, kind="H-09", fix=PLAIN_TILE),
@@ -415,7 +415,7 @@ MSCATTER = Instruction(
     ),
     modifiers=MODIFIERS,
     pages=Pages(documents=("CO", "MS"), types=SCATTER_TYPES),
-    rules=(*OPERANDS, *TYPES, *LAYOUTS, *SHAPES, *REMARKS),
+    rules=(*OPERANDS, *TYPES, *TABLE_LAYOUTS, *SHAPES, *REMARKS),
     lower=lowered,
     route=lambda call: f"mscatter.{call.coalesce.text}{call.lookup(SUFFIXES, no_suffix)(call)}",
     kernels={"a2a3": A2A3, "a5": {"mscatter.row": SIMT, "mscatter.elem": replace(SIMT, by_element=True)}},

@@ -38,6 +38,7 @@ from ptokit.isa.operand import ScalarSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.isa.spelling import TMP, OpText
 from ptokit.isa.table import Table
+from ptokit.isa.timg2col import IMAGE_FORM, NUMBERS, image_to_columns, load_image
 
 OpaqueKind = Literal["tile", "scaling", "pointer", "memory", "number"]
 """What an operand of a call is; of tiles, whether it lies in the fixpipe buffer, or was given by a pointer."""
@@ -58,6 +59,11 @@ EXACT = {"getvalue": "r", "setvalue": "wn", "scalar_load": "r", "scalar_store": 
          "device_store": "wr", "simt_load": "r", "simt_store": "wr"}  # fmt: skip
 """Accesses of the scalar unit to one element of a tile, and those through pointers, of threads, too: forms that are
 modelled. The operand is that element, or what the pointers reach."""
+WITH_VALUES: dict[tuple[str, str], Callable[[Call], tuple[Compute, ...]]] = {
+    ("timg2col", "wr" + "n" * len(NUMBERS)): image_to_columns, ("tload_image", "wr"): load_image,
+}  # fmt: skip
+"""Forms of recordings that are modelled, too."""
+AS_RECORDED = "A call in C++, with all numbers that it uses."
 UNCACHED = frozenset(("device_load", "device_store"))
 """Those past the cache of the scalar unit, or through lines of it that are cleaned."""
 ALIASES = ("treshape", "bitcast")
@@ -271,7 +277,8 @@ ROWS = (
     *_rows("tsubview", BY_MEMORY, "w:dst r:src n:row,col"),
     *_rows("tinsert", BY_MEMORY, "w:dst r:src n:row,col", UNARY),
     *_rows("textract", BY_MEMORY, "w:dst0,dst1 r:src n:row0,col0,row1,col1", UNARY),
-    *_rows("timg2col", "MTE1", "w:dst r:src n:pos_m,pos_k", UNARY),
+    *_rows("timg2col", "MTE1", "w:dst r:src n:pos_m,pos_k", UNARY, IMAGE_FORM),
+    *_rows("tload_image", "MTE2", UNARY, in_cpp=False),
     # sorting, gathering
     *_modelled("tsort32"),
     *_modelled("tmrgsort", *MERGES),
@@ -447,15 +454,17 @@ def opaque(name: str, form: str) -> Instruction:
     kernels = dict(_kernels(name, pipe, params))
     if accesses:
         kernels = {f"{name}.{pipe}": _recorded_kernel(params, accesses, steps)}
-    is_exact = EXACT.get(name) == form
+    with_values = WITH_VALUES.get((name, form))
+    is_exact = EXACT.get(name) == form or with_values is not None
+    lower = _store_element if is_exact and "w" in form else _lowering(params, accesses)
     return Instruction(
         name=name,
-        summary="Known by its effects only: what it writes has unspecified values.",
-        meaning=tuple(f"{param.name} = unspecified" for param in params if param.access != "read"),
+        summary=AS_RECORDED if with_values else "Known by its effects only: what it writes has unspecified values.",
+        meaning=tuple(f"{param.name} = unspecified" for param in params if param.access != "read" and not with_values),
         operands=params,
         modifiers=(),
         rules=(),
-        lower=_store_element if is_exact and "w" in form else _lowering(params, accesses),
+        lower=with_values or lower,
         route=lambda call: f"{name}.{pipe or pipe_of(call)}",
         kernels={family: kernels if accesses else {**kernels, **_own_kernels(family, name, params)} for family in NPU},
         cpp=Cpp(call=f"{name.upper()}({', '.join(names)})"),

@@ -138,7 +138,9 @@ INSERT_RULES = (
           found=lambda c: f"{show_extents(room(c))} for {show_extents(c.src.valid)} at ({c.row.value}, {c.col.value})",
           fix="shrink src's valid region or move the window"),
     needed("CP-INS-01", "dst", "cut at a box", lambda c: begins_at_box(c.dst, c.row.value, c.col.value),
-           when=Case("a destination with boxes", lambda c: c.dst.format not in ("nd", "dn")),
+           when=Case("a destination with boxes, but for one element within UB",  # tinsert_common.hpp:153
+                     lambda c: c.dst.format not in ("nd", "dn")
+                     and not (c.src.loc is c.dst.loc is VEC and c.src.valid == (1, 1))),
            found=lambda c: f"a window at ({c.row.value}, {c.col.value})", fix="move the window to a whole box"),
     needed("CP-INS-02", "src", "a number type of at most 4 bytes", lambda c: c.src.dtype.size <= 4
            and (c.src.dtype.is_integer or c.src.dtype.is_float or c.src.dtype in c.lookup(INSERTED, ())),

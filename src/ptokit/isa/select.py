@@ -290,11 +290,25 @@ def narrowed(call: Call) -> TileSpec | None:
     return row_of(dtype("uint8"), size)
 
 
+def wrapped(call: Call) -> int:
+    """How many bytes of the workspace a conversion to integers that wraps writes: 64 elements of 4 bytes, and to int8
+    as many of 2 bytes behind the first half (TCvt.hpp:405, 493)."""
+    if narrowed(call) is None:
+        return 0
+    if call.src.dtype.size == 4:
+        return call.tmp.nbytes
+    count = min(64, call.src.valid_cols)
+    return 4 * count if call.dst.dtype.size == 2 else 128 + 2 * count
+
+
+CVT_PARAMS = (
+    Param("dst", "write", "destination: a plain Vec tile"), Param("src", "read", "a Vec tile of its valid region")
+)  # fmt: skip
 TCVT = build(
     OpRow("tcvt", "Convert a tile to another element type.",
         "dst = src in dst's type    floats round to integers by the mode, to floats to nearest even",
         in_place=(), cpp=CVT_CPP),
-    (Param("dst", "write", "destination: a plain Vec tile"), Param("src", "read", "a Vec tile of its valid region")),
+    CVT_PARAMS,
     (
         *vec_tiles("CP-CVT-01", ("dst", "src"), plains=("dst", "src")),
         shaped("CP-CVT-01", "src"),
@@ -320,6 +334,7 @@ TCVT = build(
     ),
     cpp="TCVT(dst, src, mode, saturation)",
     workspace=Workspace(1, narrowed),
+    special=(on_a2a3(RouteKernel((*pipes(CVT_PARAMS, "V"), Effect(TMP, "write", "V", ahead(wrapped))))),),
     op_text=OpText(reordered=True, stored=("ins", "outs", "ins")),
 )  # fmt: skip
 

@@ -164,6 +164,19 @@ def lanes(sources: int, *, scalar: bool = False, also_reads: bool = False, strid
     return accesses
 
 
+def four_bits(place: int) -> Extent:
+    """A conversion of which the operand at a place has two elements in a byte."""
+
+    def accesses(call: Issued) -> Iterator[ByteAccess]:
+        steps, active = call.core.elements(REPEAT // max(call.sizes[:2]), call.given[2])
+        for how, at in zip(("read", "write"), (1, 0), strict=True):
+            size, lane = (1, active // 2) if at == place else (call.sizes[at], active)
+            block, repeat = call.given[3 + at], call.given[5 + at]
+            yield ByteAccess(how, _of_lanes(call.given[at], size, steps, lane, block, repeat))
+
+    return accesses
+
+
 def copied_lanes(call: Issued) -> Iterator[ByteAccess]:
     """A copy of lanes: a counter is that of each step, and does not replace their number (TFillPad.hpp:187)."""
     operands = list(zip(call.given[:2], call.given[3:5], call.given[5:7], strict=True))

@@ -29,9 +29,9 @@ def _rows(pipe: str, extent: Extent, names: str) -> Iterator[Intrinsic]:
 
 
 CONVERSIONS = """
-    bf162f32 bf162s32{a,c,f,r,z} deq f162f32 f162s16{a,c,f,r,z} f162s32{a,c,f,r,z} f162s4{,a,c,f,r,z} f162s8{,a,c,f,r,z}
+    bf162f32 bf162s32{a,c,f,r,z} deq f162f32 f162s16{a,c,f,r,z} f162s32{a,c,f,r,z} f162s8{,a,c,f,r,z}
     f162u8{,a,c,f,r,z} f322bf16{a,c,f,r,z} f322f16{,a,c,f,o,r,z} f322f32{a,c,f,r,z} f322s16{a,c,f,r,z}
-    f322s32{a,c,f,r,z} f322s64{a,c,f,r,z} s162f16{,a,c,f,r,z} s162f32 s322f32{,a,c,f,r,z} s322s16 s322s64 s42f16
+    f322s32{a,c,f,r,z} f322s64{a,c,f,r,z} s162f16{,a,c,f,r,z} s162f32 s322f32{,a,c,f,r,z} s322s16 s322s64
     s642f32{a,c,f,r,z} s642s32 s82f16 u82f16"""
 """Names of conversions: source, `2`, destination, and the rounding modes there are."""
 
@@ -57,6 +57,8 @@ TABLE: dict[str, Intrinsic] = {
         *_rows("V", x.lanes(2), ELEMENTWISE),
         *_rows("V", x.lanes(2), CONVERTING),
         *_rows("V", x.lanes(2, also_reads=True), "vmla vmadd vmaddrelu"),
+        *_rows("V", x.four_bits(0), " ".join(f"vconv_f162s4{mode}" for mode in ("", *"acfrz"))),
+        *_rows("V", x.four_bits(1), "vconv_s42f16"),
         *_rows("V", x.lanes(1), "vexp vln vabs vrec vsqrt vrsqrt vrelu vnot " + " ".join(_conversions())),
         *_rows("V", x.lanes(1, scalar=True), "vadds vmuls vmaxs vmins vlrelu vshl vshr"),
         *_rows("V", x.lanes(1, scalar=True, also_reads=True), "vaxpy"),

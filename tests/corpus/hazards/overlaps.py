@@ -240,7 +240,7 @@ def summed(
     a = pto.Tile("vec", x.dtype, rows, LONG, addr=0x8000)
     col = pto.Tile("vec", x.dtype, rows, 1, blayout="col_major", addr=0x1000)
     keep = pto.Tile("vec", x.dtype, rows, 16, addr=0x2000)
-    work = pto.Tile("vec", x.dtype, rows, 16, addr=addr)
+    work = pto.Tile("vec", x.dtype, rows, LONG, valid=(rows, 16), addr=addr)
     for _ in pto.range(2 if loop else 1):
         pto.tload(a, x)
         pto.tload(keep, other)
@@ -268,16 +268,16 @@ def summed(
 
 
 @pto.kernel(mode="manual")
-def moving(x, out, step: pto.const = 1024):
+def moving(x, out, step: pto.const = 0x2400):
     """A workspace that moves with the iteration, and a tile that is read after the loop."""
-    keep = pto.Tile("vec", x.dtype, 16, 16, addr=0x2000)
+    keep = pto.Tile("vec", x.dtype, 16, 16, addr=0x1A000)
     a = pto.Tile("vec", x.dtype, 16, LONG, addr=0x8000)
     col = pto.Tile("vec", x.dtype, 16, 1, blayout="col_major", addr=0xC000)
     pto.tload(keep, x)
     pto.texpands(a, 1)
     pto.barrier("ALL")
     for i in pto.range(4):
-        work = pto.Tile("vec", x.dtype, 16, 16, addr=0x1000 + i * step)
+        work = pto.Tile("vec", x.dtype, 16, LONG, addr=0x10000 + i * step)
         pto.trowsum(col, a, tmp=work)
     pto.barrier("ALL")
     pto.tstore(out, keep)
@@ -311,7 +311,7 @@ def workspaces() -> list[Case]:
         ]
     for target in NPU:
         moves = Hazard("H-38", "work = pto.Tile(", "work", moving, {"x": counted(16, 16), "out": zeros(16, 16)})
-        found += used(moves, "moving", target, {"step": 0x800}, {"step": 0x400})
+        found += used(moves, "moving", target, {"step": 0x4000}, {"step": 0x2400})
     return found
 
 

@@ -67,15 +67,16 @@ def test_examples(chunk: int) -> None:
 def test_calls_with_a_workspace(target: str) -> None:
     """Only A2/A3 uses the workspace of a sum of rows: elsewhere it may be of any size, and over an operand."""
     is_used = target == "a2a3"
+    refused = (lambda rule: pytest.raises(pto.VerifyError, match=rule)) if is_used else lambda _: nullcontext()
     with both_engines() as ways, pto.target(target):
         dst, small = (pto.Tile("vec", "float32", rows, 16).write(1) for rows in (16, 1))
         src = pto.Tile("vec", "float32", 16, 72).write(1)  # rows of more than a step
-        found = [pto.trowsum(dst, src, tmp=tmp).findings for tmp in (pto.Tile("vec", "float32", 16, 72), small)]
-        with pytest.raises(pto.VerifyError, match="A-38") if is_used else nullcontext():
-            found.append(pto.trowsum(dst, src, tmp=src).findings)
-    assert [finding.rule for finding in found[1]] == ["CP-TMP-01"] * is_used
-    assert not any(found[2:])
-    assert (ways.quick.total(), ways.failed) == ((2, 1) if is_used else (3, 0))
+        found = [pto.trowsum(dst, src, tmp=pto.Tile("vec", "float32", 16, 72)).findings]
+        for rule, tmp in (("CP-TMP-01", small), ("A-38", src)):
+            with refused(rule):
+                found.append(pto.trowsum(dst, src, tmp=tmp).findings)
+    assert not any(found)
+    assert (ways.quick.total(), ways.failed) == ((1, 2) if is_used else (3, 0))
 
 
 Strategy = Callable[..., st.SearchStrategy[Any]]

@@ -108,6 +108,16 @@ def test_progressions(pattern: str, kind: str, moved: list[list[runs.LaneRun]]) 
     assert len(moved) == 14 * (pattern in DISTINCT) or pattern in BROKEN
 
 
+@pytest.mark.parametrize("count", [700, 800, 1000])
+def test_runs_end_where_a_piece_ends(count: int, moved: list[list[runs.LaneRun]]) -> None:
+    """The last lane of the last piece is moved as well."""
+    f8 = dtype("float64")
+    table, other = values(f8, (count, 1)), values(f8, (count, 1), 1)
+    Case(f8, table, other, np.arange(count), side=Side.SRC).check((1, 2, 5))
+    Case(f8, table, other, np.arange(count)[::-1].copy()).check((1, 2, 5))
+    assert moved
+
+
 @pytest.mark.parametrize("facts", [FAR, replace(FAR, near=1 << 40), PROCESSOR], ids=["far", "near", "elsewhere"])
 @pytest.mark.parametrize("seed", range(6 if FULL else 3))
 def test_random_progressions(facts: host.Host, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@
 #include <ptokit/instructions.hpp>
 #include <ptokit/launch.hpp>
 #include <ptokit/pipe.hpp>
+#include <ptokit/image.hpp>
 #include <ptokit/places.hpp>
 #include <ptokit/simt.hpp>
 #include <ptokit/sync.hpp>

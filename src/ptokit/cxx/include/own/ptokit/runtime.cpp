@@ -689,9 +689,10 @@ void threads_access(bool writes, char* at, u64 bytes, const void* frame) {
       std::memcpy(thread.before, at, thread.bytes);
     }
     if (writes) {
+      const bool plain_before = cell.writer == self && cell.written == when && !cell.atomic;
+      cell.atomic = is_atomic && !plain_before;
       cell.writer = self;
       cell.written = when;
-      cell.atomic = is_atomic;
     } else if (!is_atomic) {
       if (cell.reader != self) {
         cell.other_reader = cell.reader;

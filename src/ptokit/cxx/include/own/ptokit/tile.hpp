@@ -524,16 +524,16 @@ struct ConvTile {
   TYPE Get##NAME() const { return NAME##_; }        \
   void Set##NAME(TYPE value) { NAME##_ = value; }   \
   TYPE NAME##_ = START;
-  PTOKIT_FIELD(uint16_t, FmapH, 1)
-  PTOKIT_FIELD(uint16_t, FmapW, 1)
+  PTOKIT_FIELD(uint16_t, FmapH, 0)
+  PTOKIT_FIELD(uint16_t, FmapW, 0)
   PTOKIT_FIELD(uint16_t, FilterH, 1)
   PTOKIT_FIELD(uint16_t, FilterW, 1)
   PTOKIT_FIELD(uint16_t, StrideH, 1)
   PTOKIT_FIELD(uint16_t, StrideW, 1)
   PTOKIT_FIELD(uint16_t, DilationH, 1)
   PTOKIT_FIELD(uint16_t, DilationW, 1)
-  PTOKIT_FIELD(uint16_t, ChannelSize, 1)
-  PTOKIT_FIELD(uint16_t, RepeatStride, 1)
+  PTOKIT_FIELD(uint16_t, ChannelSize, 0)
+  PTOKIT_FIELD(uint16_t, RepeatStride, 0)
   PTOKIT_FIELD(uint16_t, RepeatTime, 1)
   PTOKIT_FIELD(uint16_t, RepeatMode, 0)
   PTOKIT_FIELD(uint16_t, DstStride, 0)
