@@ -87,3 +87,11 @@ def test_a_wait_that_the_constructor_has_met_orders_nothing(entry: str) -> None:
 )
 def test_a_push_to_one_is_no_push_to_both(entry: str, expected: tuple[str, str, str]) -> None:
     assert expected in _pushed(entry, 1)[2]
+
+
+@pytest.mark.parametrize("entry", ["rows_as_cols", "cols_as_rows"])
+def test_halves_of_rows_are_no_halves_of_columns(entry: str) -> None:
+    """A pop takes the bytes of the slot as they are (a5/TPush.hpp, 566): those of other elements."""
+    out, right, found = _pushed(entry, 1)
+    assert (out != right).any()
+    assert found == [("hazard", "TV-02", "read")]

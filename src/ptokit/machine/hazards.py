@@ -13,6 +13,7 @@ from ptokit.finding import CodePart, ConflictAccess, Finding, Fix, Level, Where,
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.fixes import BY_DMA, VALID
 from ptokit.isa.instruction import OrderHazard
+from ptokit.isa.operand import TileSpec
 from ptokit.machine.memories import MemoryLocation
 from ptokit.machine.pipes import Stuck
 from ptokit.machine.shadow import Extent
@@ -380,6 +381,17 @@ def overwritten(part: ConflictAccess, tile: str, by: str, address: int, target: 
     expected = f"{tile} apart from {by}"
     finding = _finding("error", "H-38", target, message, part.operand, "move one of the tiles", expected)
     return replace(finding, tiles=frozenset((tile, by)), ends=(part,))
+
+
+def other_halves(part: ConflictAccess, read: TileSpec, target: str) -> Finding:
+    """A read of halves of an accumulator that was divided the other way."""
+    message = (
+        f"{part.instruction} reads {shown(part.name, part.operand)} as {read.rows} x {read.cols}, but the accumulator "
+        "was divided the other way: rows are taken for columns"
+    )
+    fix = "divide rows at both ends, or columns"
+    finding = Finding("hazard", "TV-02", message, None, part.operand, "halves of one kind", fix=fix, target=target)
+    return replace(finding, ends=(part,))
 
 
 def unwritten(part: ConflictAccess, count: int, total: int, reason: str, target: str, *, is_index: bool) -> Finding:

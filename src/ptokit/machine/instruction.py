@@ -20,7 +20,7 @@ from ptokit.engine.storage import Array, Storage, region
 from ptokit.finding import ConflictAccess, Finding, OutOfBoundsError, VerifyError, at_line
 from ptokit.isa.kernel import ByteRows
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import TileType
+from ptokit.isa.policy import AccToVec, TileType
 from ptokit.isa.spelling import TMP
 from ptokit.machine import hazards
 from ptokit.machine.adversary import Adversary
@@ -416,6 +416,7 @@ class CheckedExecution:
             shadow, extent, start = access.place.shadow, access.extent, access.place.start
             if self.session.memory.has_owners and not access.place.is_apart:
                 self._check_owner(access)
+            self._check_halves(access)
             if access.operand == TMP and access.how == READ:
                 continue  # what it has written there itself
             if access.how == READ:
@@ -450,6 +451,21 @@ class CheckedExecution:
             finding = hazards.unwritten(part, *count, reason, session.profile.name, is_index=access.is_index)
             session.report([finding], self.instr)
             shadow.define(extent, start)
+
+    def _check_halves(self, access: MemoryAccess) -> None:
+        """Halves of an accumulator's rows are not read as halves of its columns, and the other way round (TV-02)."""
+        halves, (shadow, start) = self.session.memory.halves, access.place[:2]
+        if (spec := self.here.tiles.get(access.operand)) is None:
+            return
+        if access.how != READ:
+            for key in [each for each in halves if each[0] is shadow and start <= each[1] < start + access.extent.end]:
+                del halves[key]
+            down, across = next((each.parts for each in self.instr.modifiers if isinstance(each, AccToVec)), (1, 1))
+            if down != across:
+                halves[shadow, start] = spec.rows * down // across, spec.cols * across // down
+        elif halves.get((shadow, start)) == (spec.rows, spec.cols):
+            part = self._part(access, access.extent.positions(start))
+            self.session.report([hazards.other_halves(part, spec, self.session.profile.name)], self.instr)
 
     def _part(self, access: MemoryAccess, places: Array) -> ConflictAccess:
         """Some units of an access, as a finding describes them."""

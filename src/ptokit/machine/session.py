@@ -23,7 +23,7 @@ from ptokit.machine.hazards import Fixes
 from ptokit.machine.memories import ChipMemory, Global, MemoryLocation, Owners
 from ptokit.machine.outcomes import LaneRecorder, outcomes
 from ptokit.machine.report import MachineOptions, MemoryUse
-from ptokit.machine.shadow import READ
+from ptokit.machine.shadow import READ, Shadow
 from ptokit.machine.site import Executed, Site, repeats
 from ptokit.machine.timer import Timer
 from ptokit.machine.ways import TrafficMeter
@@ -59,6 +59,9 @@ class TileMemory:
         self.has_owners = self._owners[0].is_needed
         """Whether tiles may share bytes."""
         self._used: dict[TileType, dict[tuple[str, int, int], None]] = {}
+        self.halves: dict[tuple[Shadow, int], tuple[int, int]] = {}
+        """By memory and first unit, where half of an accumulator was written last: the rows and columns of a half if it
+        were divided the other way."""
 
     @cached_property
     def interleaved(self) -> frozenset[str]:
@@ -68,6 +71,7 @@ class TileMemory:
     def forget(self) -> None:
         """Forget what a block has done."""
         self.chip.forget()
+        self.halves.clear()
         for owners in self._owners:
             owners.forget()
 
