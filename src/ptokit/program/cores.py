@@ -81,7 +81,9 @@ def vectors_of(stmt: ir.Stmt) -> tuple[int, ...]:
     """The vector cores whose UB a statement of a cube core concerns."""
     if isinstance(stmt, ir.TileDecl | ir.Assign):
         return (0, 1)
-    return vectors_written((*stmt.modifiers, *dict(stmt.attributes).values())) if isinstance(stmt, ir.Instr) else (0,)
+    if not isinstance(stmt, ir.Instr):
+        return (0,)
+    return vectors_written((*stmt.modifiers, dict(stmt.attributes).get("acc_to_vec")))
 
 
 CrossKey = tuple[str, int]
