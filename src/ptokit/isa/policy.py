@@ -240,11 +240,15 @@ class AccToVec(PtoEnum):
         """Into how many parts rows and columns are divided, one for each vector core."""
         return 1 + (self is AccToVec.SplitM), 1 + (self is AccToVec.SplitN)
 
+    @property
+    def vectors(self) -> tuple[int, ...]:
+        """The vector cores that get it."""
+        return (0, 1) if self.parts != (1, 1) else (int(self is AccToVec.Vec1),)
 
-def vectors_written(modifiers: Sequence[object]) -> tuple[int, ...]:
-    """The vector cores whose UB an instruction of the cube core writes: the first, unless a modifier says another."""
-    mode = next((each for each in AccToVec if each in modifiers or each.text in modifiers), AccToVec.Vec0)
-    return (0, 1) if mode.parts != (1, 1) else (int(mode is AccToVec.Vec1),)
+
+def division(modifiers: Sequence[object]) -> AccToVec:
+    """The mode among modifiers or their texts; the default if there is none."""
+    return next((each for each in AccToVec if each in modifiers or each.text in modifiers), AccToVec.Vec0)
 
 
 class Dividend(PtoEnum):

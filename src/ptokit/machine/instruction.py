@@ -20,7 +20,7 @@ from ptokit.engine.storage import Array, Storage, region
 from ptokit.finding import ConflictAccess, Finding, OutOfBoundsError, VerifyError, at_line
 from ptokit.isa.kernel import ByteRows
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import AccToVec, TileType
+from ptokit.isa.policy import TileType, division
 from ptokit.isa.spelling import TMP
 from ptokit.machine import hazards
 from ptokit.machine.adversary import Adversary
@@ -460,7 +460,7 @@ class CheckedExecution:
         if access.how != READ:
             for key in [each for each in halves if each[0] is shadow and start <= each[1] < start + access.extent.end]:
                 del halves[key]
-            down, across = next((each.parts for each in self.instr.modifiers if isinstance(each, AccToVec)), (1, 1))
+            down, across = division(self.instr.modifiers).parts
             if down != across:
                 halves[shadow, start] = spec.rows * down // across, spec.cols * across // down
         elif halves.get((shadow, start)) == (spec.rows, spec.cols):

@@ -16,7 +16,7 @@ from itertools import pairwise, takewhile
 from ptokit.isa.barriers import inside
 from ptokit.isa.instruction import Call
 from ptokit.isa.kernel import Effect, Pair
-from ptokit.isa.policy import TileType, vectors_written
+from ptokit.isa.policy import TileType, division
 from ptokit.program import ir
 from ptokit.program.expr import Var, variables
 from ptokit.program.instr_calls import call_of, effects
@@ -83,7 +83,7 @@ def vectors_of(stmt: ir.Stmt) -> tuple[int, ...]:
         return (0, 1)
     if not isinstance(stmt, ir.Instr):
         return (0,)
-    return vectors_written((*stmt.modifiers, dict(stmt.attributes).get("acc_to_vec")))
+    return division((*stmt.modifiers, dict(stmt.attributes).get("acc_to_vec"))).vectors
 
 
 CrossKey = tuple[str, int]
