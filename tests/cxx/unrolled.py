@@ -201,7 +201,12 @@ def plain_calls(recording: Recording) -> Iterator[list[object]]:
     for launch in recording.launches:
         for block in launch.blocks:
             calls = (recording.calls[number] for number in block.calls)
-            yield [(call.name, tuple(map(plain, call.operands)), call.modifiers) for call in calls]
+            yield [(call.name, tuple(map(plain, _kept(call))), call.modifiers) for call in calls]
+
+
+def _kept(call: RecordedCall) -> Iterator[RecordedOperand]:
+    """The operands that a program keeps: all but bare pointers."""
+    return (operand for operand in call.operands if not isinstance(operand, RecordedPointer))
 
 
 def canonical(program: ir.Program) -> ir.Program:

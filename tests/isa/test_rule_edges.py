@@ -135,12 +135,12 @@ def test_numbers_of_at_most_4_bytes_are_inserted(target: str) -> None:
 @pytest.mark.parametrize("form", ["nz", "zn", "zz", "nn"])
 @pytest.mark.parametrize(("kind", "fractal"), [("float16", 512), ("int8", 512), ("float32", 1024), ("int8", 32)])
 def test_a_window_begins_where_a_box_begins(form: str, kind: str, fractal: int) -> None:
-    """At any row of NZ, whose boxes follow each other down a column of boxes."""
+    """At any row of NZ, whose boxes follow each other down a column of boxes, and at any column of ZN likewise."""
     tile = spec("mat", kind, 64, 64, form, fractal=fractal)
     narrow = 2 if fractal == 32 else 16 if fractal == 1024 else 32 // dtype(kind).size
     rows, cols = (16, narrow) if form in ("nz", "zz") else (narrow, 16)
     begun = set(range(64)) if form == "nz" else set(range(0, 64, rows))
-    across = set(range(0, 64, cols))
+    across = set(range(64)) if form == "zn" else set(range(0, 64, cols))
     for row, col in product(range(64), repeat=2):
         assert begins_at_box(tile, row, col) == (row in begun and col in across)
 

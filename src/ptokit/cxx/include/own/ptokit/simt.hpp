@@ -8,7 +8,7 @@ using ::dim3;
 template <auto FUNCTION, typename... A>
 inline void async_invoke(dim3 threads, const A&... arguments) {
 #ifndef PTOKIT_REGISTER_BASE
-  ptokit::fail("A2/A3 has no functions of threads");
+  ptokit::fail("the target has no functions of threads");
 #endif
   ptokit::invoke<FUNCTION>(threads, arguments...);
 }
