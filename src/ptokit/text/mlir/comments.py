@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from ptokit.text.mlir.ir import MlirOp, MlirRegion
 
-_REMARK = re.compile(
-    r'(?P<string>"(?:[^"\\\n]|\\.)*+"?)|(?P<comment>//[^\n]*)|(?P<lines>(?:\n[ \t\r]*+//[^\n]*+)++)'
-    r"|(?P<blank>\n(?:[ \t\r]*+\n)++)"
+_REMARK = re.compile(  # Python 3.11.2 fails with `++` around the lines
+    r'(?P<string>"(?:[^"\\\n]|\\.)*+"?)|(?P<comment>//[^\n]*)|(?P<lines>(?:\n[ \t\r]*+//[^\n]*+)+)'
+    r"|(?P<blank>\n(?:[ \t\r]*+\n)+)"
 )
 """Comments, lines of comments, blank lines, and the strings that they do not stand in."""
 _SPACE = re.compile(r"\s*+")
