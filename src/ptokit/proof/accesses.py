@@ -22,6 +22,7 @@ from ptokit.isa.spelling import TMP
 from ptokit.machine.overlaps import HEADERS
 from ptokit.machine.shadow import READ, WRITE, Extent, extent_of
 from ptokit.machine.site import Site, lenient, site
+from ptokit.program.bounds import available
 from ptokit.program.budget import hidden_memory, uses_hidden
 from ptokit.program.cores import Cores, PipeWork, Sync, in_use, own_steps, unit_of, vectors_of
 from ptokit.program.expr import Expr
@@ -64,6 +65,8 @@ class Access:
     """Whether indices choose the elements."""
     is_lost: bool = False
     """Whether what is written is unspecified."""
+    use: TileUse | None = None
+    """Of on-chip memory: the part of a tile, if it is the elements that the instruction is about."""
     valid: tuple[Expr, ...] | None = ()
     """What the bytes depend on besides known numbers: extents that are known at run time only. None if the part of the
     tile is not known at all."""
@@ -128,7 +131,7 @@ class Accesses:
 
     def of(self, instr: Instr, numbers: Numbers, addresses: Mapping[str, int], core: str, vector: int) -> Doing:
         """What an instruction does. Raises `Undecided`, or `VerifyError` if it is refused."""
-        bound = _Bound(numbers)
+        bound = _Bound(numbers, self._extents(instr, numbers))
         specs = {name: self._spec(operand, bound, addresses) for name, operand in all_operands(instr).items()}
         bound_at = tuple(addresses.get(use.tile) for use in instr.tiles)
         key = id(instr), core, vector, bound_at, tuple(bound.given)
@@ -137,6 +140,18 @@ class Accesses:
             known = self._known[key] = self._doing(instr, specs, bound, addresses, core, vector)
         return known
 
+    def _extents(self, instr: Instr, numbers: Numbers) -> dict[Hashable, int]:
+        """The most that each extent can be that is known at run time only: that of the tiles that have it."""
+        found: dict[Hashable, int] = {}
+        for use in instr.tiles:
+            most = available(self.program.tiles[use.tile], use)
+            for expr, size in zip(use.valid, most, strict=True):
+                terms = numbers.sum_of(expr)
+                if constant_of(terms) is None:
+                    key = frozenset(terms.items())
+                    found[key] = min(size, found.get(key, size))
+        return found
+
     def _spec(self, operand: Operand, bound: _Bound, addresses: Mapping[str, int]) -> Any:
         if isinstance(operand, TileUse):
             if operand.window is not None:
@@ -144,7 +159,7 @@ class Accesses:
                     bound.start(start, operand)
             return tile_spec(self.program.tiles[operand.tile].spec, operand, bound.most, addresses.get(operand.tile))
         if isinstance(operand, View):
-            return tensor_spec(self.program.tensors[operand.argument], operand, bound.size)
+            return tensor_spec(self.program.tensors[operand.argument], operand, bound.most)
         if hasattr(operand, "is_position"):
             value = bound.numbers.exact(operand.value) if operand.is_position else None  # type: ignore[union-attr]
             bound.given.append(value)
@@ -171,36 +186,22 @@ class Accesses:
 class _Bound:
     """Numbers that stand for those of a path, and which of them are not exact."""
 
-    def __init__(self, numbers: Numbers) -> None:
-        self.numbers = numbers
+    def __init__(self, numbers: Numbers, extents: Mapping[Hashable, int]) -> None:
+        self.numbers, self.extents = numbers, extents
         self.given: list[object] = []
         """What the result depends on."""
         self.open: set[int] = set()
         """By identity: uses of tiles of which the place in the tile is not known."""
 
     def most(self, expr: Expr) -> int:
-        """The number, or the largest that it can be."""
-        found = self._most(expr)
-        if found is None:
-            self.numbers.exact(expr)  # which raises
-        assert found is not None
-        return found
-
-    def size(self, expr: Expr) -> int:
-        """The same; without bounds, a number that no on-chip access depends on."""
-        found = self._most(expr)
-        return STAND_IN if found is None else found
-
-    def _most(self, expr: Expr) -> int | None:
+        """The number, or the most that it can be; for an extent that no tile has, one that no tile depends on."""
         if isinstance(expr, int):
             return expr
         terms = self.numbers.sum_of(expr)
         number = constant_of(terms)
-        if number is None:
-            high = self.numbers.bounds_of(terms)[1]
-            number = int(high) if high < STAND_IN else None
-        self.given.append((number, constant_of(terms) is None))
-        return number
+        found = self.extents.get(frozenset(terms.items()), STAND_IN) if number is None else number
+        self.given.append((found, number is None))
+        return found
 
     def start(self, expr: Expr, use: TileUse) -> None:
         """Where a part of a tile begins."""
@@ -289,7 +290,7 @@ class _Described:
         limited = bits_of(chosen, start) & (((1 << spec.nbytes) - 1) << self.addresses[use.tile])
         return Access(
             name, how, (spec.loc, vector), limited, use.tile, is_index=is_index,
-            is_lost=is_lost, valid=None if is_open else valid, is_indexed=extent is None,
+            is_lost=is_lost, valid=None if is_open else valid, use=use, is_indexed=extent is None,
         )  # fmt: skip
 
     def _besides(self) -> Iterator[Access]:

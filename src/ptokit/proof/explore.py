@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import gcd, inf, lcm
 from time import process_time
@@ -17,7 +17,20 @@ from ptokit.machine.shadow import READ, extent_of, meets
 from ptokit.program import ir
 from ptokit.program.bounds import ids_of
 from ptokit.program.cores import core_of, fenced_pipes, is_crossing, kind_of, own_pipe, vector_of, vectors_of
-from ptokit.program.expr import SUBBLOCK_IDX, Bounds, Expr, Op, Var, affine, apply, variables
+from ptokit.program.expr import (
+    BLOCK_IDX,
+    BLOCK_NUM,
+    SUBBLOCK_IDX,
+    Bounds,
+    Expr,
+    Op,
+    Var,
+    affine,
+    apply,
+    parts,
+    substitute,
+    variables,
+)
 from ptokit.program.instr_calls import access_of, named_operands, unknown_writes
 from ptokit.program.order import order
 from ptokit.program.overlaps import interleaved
@@ -48,6 +61,8 @@ class Repetition:
         """The largest number that a variable is compared with."""
         self.open: set[Var] = set()
         """Variables that are compared with numbers that are not known."""
+        self.soft: dict[Var, dict[Expr, None]] = {}
+        """Extents that depend on a variable."""
         self.points: dict[Var, set[int]] = {}
         """Values of variables at which a condition changes."""
         self.loops = {stmt.var for stmt in ir.walk(program.body) if isinstance(stmt, ir.Loop)}
@@ -69,20 +84,20 @@ class Repetition:
                     self._soft(part)
 
     def _soft(self, expr: Expr) -> None:
-        """An expression of which the largest value counts, if it is not known."""
-        if isinstance(expr, Op) and expr.name in ("min", "max"):
-            for arg in expr.args:
-                self._soft(arg)
-        elif all(var in self.loops for term in affine(expr) for var in variables(term)):
-            self._walk(expr, 0)
+        """An extent or a place in a tile. It counts only if its value is known; then it is compared where loops begin."""
+        used = sorted(var for var in variables(expr) if var in self.loops)
+        if len(used) == 1:
+            self.soft.setdefault(used[0], {})[expr] = None
+            for part in parts(expr):
+                if isinstance(part, Op) and part.name in ("min", "max"):
+                    self._condition(apply("lt", *part.args))
         else:
-            for part in (part for term in affine(expr) if isinstance(term, Op) for part in term.args):
-                self._soft(part)
+            self.exact.update(used)
 
     def _walk(self, expr: Expr, period: int) -> None:
         """An expression whose value counts, up to a remainder for `period` if that is not zero."""
         if isinstance(expr, Var):
-            if period:
+            if expr in self.loops and period:
                 self.period = lcm(self.period, period)
             elif expr in self.loops:
                 self.exact.add(expr)
@@ -193,7 +208,7 @@ class Thread:
 class Path:
     """A path through a program, up to a point."""
 
-    __slots__ = ("choices", "filled", "order", "partial", "threads", "written")
+    __slots__ = ("born", "choices", "filled", "order", "partial", "threads", "written")
 
     def __init__(self, threads: list[Thread], order: OrderState) -> None:
         self.threads, self.order = threads, order
@@ -201,8 +216,10 @@ class Path:
         """The bytes of each on-chip memory that hold what was written."""
         self.filled: dict[tuple[TileType, int], int] = {}
         """Those of them that hold what an instruction without operands in memory has written."""
-        self.partial: dict[tuple[tuple[TileType, int], int], tuple[Expr, ...]] = {}
-        """Bytes of which a part was written, with the extents of that part."""
+        self.partial: dict[tuple[tuple[TileType, int], int], ir.TileUse] = {}
+        """Bytes of which a part was written: of a tile, with extents that are known at run time only."""
+        self.born: dict[Var, tuple[tuple[int, int], ...]] = {}
+        """Numbers from memory, and the iterations in which they were read."""
         self.choices: tuple[Any, ...] = ()
         """How it came here: conditions that were decided, last first."""
         order.path = self
@@ -213,7 +230,7 @@ class Path:
         for thread in other.threads:
             thread.numbers.facts = facts
         other.written, other.filled, other.partial = dict(self.written), dict(self.filled), dict(self.partial)
-        other.choices = self.choices
+        other.choices, other.born = self.choices, dict(self.born)
         return other
 
 
@@ -301,14 +318,14 @@ class IssuedWork:
         if is_open:
             self._check_own(state, report, pipe, own)
         if is_open and self.work.step.fences:
-            state.end(pipe, mine)
+            state.end(pipe, records.of_pipe[pipe])
         for k, access in enumerate(self.work.touches):
             if access.view is not None:
                 explorer.shift(state, self._record_key(k, access, pipe), access, self.number, pipe)
         state.record(pipe, own)
         state.placed.update({own[k]: placed for k, placed in self.placed.items()})
         if is_open and self.work.step.ends:
-            state.end(pipe, mine)
+            state.end(pipe, records.of_pipe[pipe])
 
     def _record_key(self, k: int, access: Access, pipe: int) -> tuple[Any, ...]:
         return self.number, self.position, pipe, k, access.how, access.memory, access.bits
@@ -354,7 +371,8 @@ class Explorer:
         seconds: float,
         arrays: Any = None,
     ) -> None:
-        self.program, self.profile, self.bounds = program, profile, bounds
+        self.program, self.profile = program, profile
+        self.bounds = {BLOCK_IDX: (0, inf), BLOCK_NUM: (1, inf), **bounds}
         self.accesses = Accesses(program, profile, options)
         self.wiring = Wiring(self.accesses.cores.pipes, profile.overlapping)
         self.records = Records(len(self.wiring.pipes))
@@ -370,6 +388,8 @@ class Explorer:
         self._seen: set[Hashable] = set()
         self._cross: dict[Hashable, CrossRecords] = {}
         self._scalars: dict[Hashable, Doing] = {}
+        self._symbols: dict[Var, str] = {}
+        """The numbers from memory, with their arrays."""
         self.local = {id(loop): _local(program, loop) for loop in ir.walk(program.body) if isinstance(loop, ir.Loop)}
         """The numbers from memory that only the body of each loop uses."""
         unknown = unknown_writes(program)
@@ -441,31 +461,37 @@ class Explorer:
     def _key(self, path: Path, without: Frame | None) -> Hashable:
         """The same for states in which the same may follow."""
         compared: dict[Any, int] = {}
+        names = _Names(self._symbols)
         threads = []
         for thread in path.threads:
-            frames = tuple(self._frame_key(frame, thread, without, compared) for frame in thread.frames)
+            frames = tuple(self._frame_key(frame, thread, without, compared, names) for frame in thread.frames)
             live = {frame.loop.var for frame in thread.frames if frame.loop is not None}
             values = tuple(
-                (var, self._sum_key(terms)) for var, terms in sorted(thread.numbers.values.items()) if var not in live
+                (var, self._sum_key(names.renamed(terms)))
+                for var, terms in sorted(thread.numbers.values.items())
+                if var not in live
             )
             addresses = tuple((v, tuple(sorted(of.items()))) for v, of in sorted(thread.addresses.items()))
             threads.append((frames, values, addresses))
-        facts = tuple(
-            (form, divisor, *self._fact_key(form, bounds, compared))
-            for (form, divisor), bounds in sorted(path.threads[0].numbers.facts.items(), key=repr)
+        known = path.threads[0].numbers.facts
+        facts = frozenset(
+            (names.form(form), divisor, *self._fact_key(form, bounds, compared))
+            for (form, divisor), bounds in sorted(known.items(), key=str)
         )
         placed = tuple(
             (
                 record,
                 tuple(self._ages(path, each)),
-                tuple(frozenset((t, k) for t, k in s.items() if t != 1) for s in each.starts),
+                tuple(names.form(start.items()) for start in each.starts),
             )
             for record, each in sorted(path.order.placed.items())
         )
-        chip = [tuple(sorted(of.items(), key=repr)) for of in (path.written, path.filled, path.partial)]
+        chip = [frozenset(of.items()) for of in (path.written, path.filled, path.partial)]
         return tuple(threads), facts, placed, *chip, path.order.key()
 
-    def _frame_key(self, frame: Frame, thread: Thread, without: Frame | None, compared: dict[Any, int]) -> Hashable:
+    def _frame_key(
+        self, frame: Frame, thread: Thread, without: Frame | None, compared: dict[Any, int], names: _Names
+    ) -> Hashable:
         if frame.loop is None:
             return id(frame.nodes), frame.at
         number, loop = frame.iteration, frame.loop
@@ -481,8 +507,11 @@ class Explorer:
             own = number
         else:
             own = min(number, self.cap), number % self.repetition.period
-        start = tuple(frame.start.items()) if loop.var in self.repetition.exact else self._sum_key(frame.start)
-        return id(frame.nodes), frame.at, own, start, self._sum_key(frame.stop) if count is None else count
+        extents = tuple(constant_of(thread.numbers.sum_of(expr)) for expr in self.repetition.soft.get(loop.var, ()))
+        own = own, extents
+        begin, end = map(names.renamed, (frame.start, frame.stop))
+        start = frozenset(begin.items()) if loop.var in self.repetition.exact else self._sum_key(begin)
+        return id(frame.nodes), frame.at, own, start, self._sum_key(end) if count is None else count
 
     def _sum_key(self, terms: Sum) -> Hashable:
         """A sum, its constant by its remainder if it is large."""
@@ -506,7 +535,13 @@ class Explorer:
             yield loop, now.get(loop, -1) - number
 
     def _forget_old(self, path: Path) -> None:
-        """Blocks that were touched long ago, or in a loop that is over, are of some earlier iteration."""
+        """Blocks that were touched long ago, or in a loop that is over, are of some earlier iteration. What is known of
+        numbers from memory that no core uses any longer is forgotten."""
+        now = {loop: n for thread in reversed(path.threads) for loop, n in thread.iterations}
+        for symbol, born in list(path.born.items()):
+            if not any(now.get(loop, n + 1) <= n for loop, n in born) and not _uses(path, symbol):
+                path.threads[0].numbers.forget(symbol)
+                del path.born[symbol]
         for record, placed in list(path.order.placed.items()):
             if any(not 0 <= age <= MOST_AGE for _, age in self._ages(path, placed)):
                 del path.order.placed[record]
@@ -621,7 +656,9 @@ class Explorer:
         """Variables get new values: extents that depend on them are others."""
         gone = frozenset(changed)
         path.partial = {
-            key: valid for key, valid in path.partial.items() if not any(variables(expr) & gone for expr in valid)
+            key: use
+            for key, use in path.partial.items()
+            if not any(variables(expr) & gone for expr in (*use.valid, *use.start))
         }
 
     def _widen(self, numbers: Numbers) -> None:
@@ -749,7 +786,7 @@ class Explorer:
             if access.operand in WORKSPACES and access.how == READ:
                 continue
             if access.how == READ:
-                if not self._is_defined(path, access):
+                if not self._is_defined(path, thread.numbers, access):
                     self._report(path)(Fault("unwritten", self.numbers[id(stmt)], None, access.operand))
                     path.written[memory] = path.written.get(memory, 0) | bits
                 is_fill = is_fill and not bits & ~path.filled.get(memory, 0)
@@ -765,7 +802,8 @@ class Explorer:
         memory, bits = access.memory, access.bits
         assert not isinstance(memory, str)
         if access.valid:
-            path.partial[memory, bits] = access.valid
+            assert access.use is not None
+            path.partial[memory, bits] = access.use
             return
         path.written[memory] = path.written.get(memory, 0) | bits
         filled = path.filled.get(memory, 0)
@@ -782,15 +820,14 @@ class Explorer:
         if (access.valid or access.bits != whole) and use.tile not in self._interleaved:
             self._lose(path, access.memory, whole, fills=False)  # type: ignore[arg-type]
 
-    def _is_defined(self, path: Path, access: Access) -> bool:
+    def _is_defined(self, path: Path, numbers: Numbers, access: Access) -> bool:
         """Whether all that is read was written."""
         memory, bits = access.memory, access.bits
         assert not isinstance(memory, str)
         if access.tile not in self._checked or not bits & ~path.written.get(memory, 0):
             return True
-        return bool(access.valid) and any(
-            key[0] == memory and not bits & ~key[1] and valid == access.valid for key, valid in path.partial.items()
-        )
+        parts = (use for key, use in path.partial.items() if key[0] == memory and key[1] & bits)
+        return access.use is not None and any(_is_within(numbers, access.use, use) for use in parts)
 
     def _load(self, path: Path, thread: Thread, _node: Node, stmt: ir.LoadScalar) -> None:
         argument = self.program.tensors[stmt.source.argument]
@@ -802,6 +839,8 @@ class Explorer:
         limits = _limits(argument.dtype)
         symbol = _symbol(argument.name, starts, self.numbers[id(stmt)] if memory in self.written else -1)
         self.bounds[symbol] = limits
+        self._symbols[symbol] = argument.name
+        path.born[symbol] = thread.iterations
         if memory in self.written:
             for each in path.threads:
                 each.numbers.forget(symbol)
@@ -905,6 +944,53 @@ def _local(program: ir.Program, loop: ir.Loop) -> tuple[Var, ...]:
     outside = (stmt for stmt in ir.walk(program.body) if id(stmt) not in inside)
     used = frozenset[Var]().union(*(variables(expr) for stmt in outside for expr in ir.expressions(stmt)))
     return tuple(sorted(own - used))
+
+
+def _uses(path: Path, symbol: Var) -> bool:
+    """Whether some core uses a number from memory."""
+    sums = (
+        terms
+        for thread in path.threads
+        for terms in (
+            *thread.numbers.values.values(),
+            *(s for frame in thread.frames for s in (frame.start, frame.stop)),
+        )
+    )
+    return any(symbol in variables(term) for terms in sums for term in terms)
+
+
+def _is_within(numbers: Numbers, part: ir.TileUse, whole: ir.TileUse) -> bool:
+    """Whether a part of a tile certainly lies within another part of it."""
+    if part.tile != whole.tile:
+        return False
+    for start, extent, first, size in zip(part.start, part.valid, whole.start, whole.valid, strict=True):
+        ahead = added(numbers.sum_of(start), numbers.sum_of(first), -1)
+        beyond = added(added(ahead, numbers.sum_of(extent)), numbers.sum_of(size), -1)
+        if numbers.bounds_of(ahead)[0] < 0 or numbers.bounds_of(beyond)[1] > 0:
+            return False
+    return True
+
+
+class _Names:
+    """Numbers from memory, named in the order in which a state uses them."""
+
+    def __init__(self, symbols: Mapping[Var, str]) -> None:
+        self._symbols = symbols
+        self._new: dict[Var, Expr] = {}
+
+    def term(self, term: Expr) -> Expr:
+        used = [var for var in sorted(variables(term)) if var in self._symbols] if self._symbols else []
+        for var in used:
+            self._new.setdefault(var, Var(f"{self._symbols[var]} {len(self._new)}"))
+        return substitute(term, self._new) if used else term
+
+    def renamed(self, terms: Sum) -> Sum:
+        """A sum with other names."""
+        return {self.term(term): k for term, k in terms.items()}
+
+    def form(self, form: Iterable[tuple[Expr, int]]) -> Hashable:
+        """The terms of a sum without its constant, with other names."""
+        return frozenset((self.term(term), k) for term, k in form if term != 1)
 
 
 def _limits(dtype: Any) -> Bounds:

@@ -443,4 +443,4 @@ def _records(mask: Mask) -> Iterator[int]:
 
 
 def _items(table: dict[Hashable, Any]) -> Hashable:
-    return tuple(sorted((item for item in table.items() if item[1] != ()), key=repr))
+    return frozenset(item for item in table.items() if item[1] != ())
