@@ -39,7 +39,7 @@ from ptokit.program.instr_calls import (
 )
 from ptokit.program.ir import Instr, Operand, Program, TileUse, View
 from ptokit.program.verify_call import Options
-from ptokit.proof.numbers import Numbers, constant_of
+from ptokit.proof.numbers import Numbers
 from ptokit.target import VECTOR, Profile
 
 Memory = tuple[TileType, int] | str
@@ -147,7 +147,7 @@ class Accesses:
             most = available(self.program.tiles[use.tile], use)
             for expr, size in zip(use.valid, most, strict=True):
                 terms = numbers.sum_of(expr)
-                if constant_of(terms) is None:
+                if numbers.number(terms) is None:
                     key = frozenset(terms.items())
                     found[key] = min(size, found.get(key, size))
         return found
@@ -198,7 +198,7 @@ class _Bound:
         if isinstance(expr, int):
             return expr
         terms = self.numbers.sum_of(expr)
-        number = constant_of(terms)
+        number = self.numbers.number(terms)
         found = self.extents.get(frozenset(terms.items()), STAND_IN) if number is None else number
         self.given.append((found, number is None))
         return found
@@ -206,7 +206,7 @@ class _Bound:
     def start(self, expr: Expr, use: TileUse) -> None:
         """Where a part of a tile begins."""
         terms = self.numbers.sum_of(expr)
-        number = constant_of(terms)
+        number = self.numbers.number(terms)
         self.given.append(number)
         if number is None:
             self.open.add(id(use))
@@ -257,15 +257,11 @@ class _Described:
                     extent = None if touched.region is None else self._extent(operand, touched.region)
                     found.append(self._on_chip(name, touched.how, operand, extent, touched.is_index))
                 elif isinstance(operand, View):
-                    memory = self._memory(operand)
+                    memory = memory_of(self.of.program, operand)
                     is_indexed = touched.region is None
                     found.append(Access(name, touched.how, memory, view=operand, is_index=touched.is_index, is_indexed=is_indexed))  # fmt: skip
         first = next((k for k, access in enumerate(found) if access.how != READ), len(found))
         return [*found[:first], *self._besides(), *found[first:], *self._headers()]
-
-    def _memory(self, view: View) -> str:
-        argument = self.of.program.tensors[view.argument]
-        return argument.memory or argument.array
 
     def _extent(self, use: TileUse, region: Any) -> Extent:
         return extent_of(region, self._size(use))
@@ -286,7 +282,7 @@ class _Described:
             whole = Extent(1, max(1, spec.nbytes - (start - self.addresses[use.tile])), 0)
         vector = self.vector if spec.loc is TileType.Vec else 0
         chosen = whole if extent is None or is_open else extent
-        valid = tuple(expr for expr in use.valid if constant_of(self.bound.numbers.sum_of(expr)) is None)
+        valid = tuple(expr for expr in use.valid if self.bound.numbers.number(self.bound.numbers.sum_of(expr)) is None)
         limited = bits_of(chosen, start) & (((1 << spec.nbytes) - 1) << self.addresses[use.tile])
         return Access(
             name, how, (spec.loc, vector), limited, use.tile, is_index=is_index,
@@ -322,6 +318,12 @@ def _own(step: PipeWork, touches: list[Access]) -> tuple[Access, ...]:
     if unit_of(step.pipe) == VECTOR:
         own += [touch for touch in touches if touch.operand == HEADERS]
     return tuple(own)
+
+
+def memory_of(program: Program, view: View) -> str:
+    """The array that a block is of."""
+    argument = program.tensors[view.argument]
+    return argument.memory or argument.array
 
 
 def scalar_load(source: View, memory: str, pipes: tuple[str, ...]) -> Doing:

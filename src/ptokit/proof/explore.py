@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import gcd, inf, lcm
@@ -16,7 +17,18 @@ from ptokit.machine.overlaps import WORKSPACES
 from ptokit.machine.shadow import READ, extent_of, meets
 from ptokit.program import ir
 from ptokit.program.bounds import ids_of
-from ptokit.program.cores import core_of, fenced_pipes, is_crossing, kind_of, own_pipe, vector_of, vectors_of
+from ptokit.program.cores import (
+    busy_pipes,
+    core_of,
+    fenced_pipes,
+    home_of,
+    is_crossing,
+    kind_of,
+    own_pipe,
+    pipe_of,
+    vector_of,
+    vectors_of,
+)
 from ptokit.program.expr import (
     BLOCK_IDX,
     BLOCK_NUM,
@@ -31,17 +43,17 @@ from ptokit.program.expr import (
     substitute,
     variables,
 )
-from ptokit.program.instr_calls import access_of, named_operands, unknown_writes
+from ptokit.program.instr_calls import access_of, call_of, effects, named_operands, unknown_writes
 from ptokit.program.order import order
 from ptokit.program.overlaps import interleaved
 from ptokit.program.place import place
 from ptokit.program.streams import Node, Streams, crosses, is_wait
 from ptokit.program.verify_call import Options
-from ptokit.proof.accesses import Access, Accesses, Doing, Work, bits_of, scalar_load
+from ptokit.proof.accesses import Access, Accesses, Doing, Work, bits_of, memory_of, scalar_load
 from ptokit.proof.numbers import Fact, Numbers, Sum, Undecided, Unknown, added, constant_of
 from ptokit.proof.order import CrossRecords, Fault, OrderState, PathEnded, TooMuch, Wiring
 from ptokit.target import SCALAR, Profile
-from ptokit.target.profile import CROSS_MOST, CUBE_CORE
+from ptokit.target.profile import CROSS_MOST, CUBE_CORE, VECTOR_CORE
 
 MOST_AGE = 8
 """Iterations after which the block that an access has touched is only known to be of some earlier iteration."""
@@ -281,10 +293,11 @@ class Records:
 class IssuedWork:
     """Work that was issued on a path."""
 
-    __slots__ = ("doing", "explorer", "number", "placed", "position", "work")
+    __slots__ = ("explorer", "number", "placed", "position", "touches", "work")
 
     def __init__(self, explorer: Explorer, work: Work, number: int, position: int, placed: dict[int, Placed]) -> None:
         self.explorer, self.work, self.number, self.position, self.placed = explorer, work, number, position, placed
+        self.touches = [each for each in work.touches if each.view is None or each.memory in explorer.shared_arrays]
 
     def _key(self) -> Hashable:
         return id(self.work), self.number, repr(self.placed)
@@ -303,7 +316,7 @@ class IssuedWork:
         explorer = self.explorer
         records, mine = explorer.records, explorer.records.of_pipe[pipe]
         own: list[int] = []
-        for k, access in enumerate(self.work.touches):
+        for k, access in enumerate(self.touches):
             key = *self._record_key(k, access, pipe), 0
             record = records.number(key, access, self.number, pipe, self.work)
             own.append(record)
@@ -319,7 +332,7 @@ class IssuedWork:
             self._check_own(state, report, pipe, own)
         if is_open and self.work.step.fences:
             state.end(pipe, records.of_pipe[pipe])
-        for k, access in enumerate(self.work.touches):
+        for k, access in enumerate(self.touches):
             if access.view is not None:
                 explorer.shift(state, self._record_key(k, access, pipe), access, self.number, pipe)
         state.record(pipe, own)
@@ -333,7 +346,7 @@ class IssuedWork:
     def _check_own(self, state: OrderState, report: Any, pipe: int, own: list[int]) -> None:
         """Check against earlier work of the same pipe, whose instructions may overlap (A-73)."""
         records = self.explorer.records
-        for record, access in zip(own, self.work.touches, strict=True):
+        for record, access in zip(own, self.touches, strict=True):
             if access.view is not None or access.operand in self.work.step.late or access.how != READ:
                 continue
             if access.operand in WORKSPACES:
@@ -386,6 +399,8 @@ class Explorer:
         self.states = 0
         self._end = process_time() + seconds
         self._seen: set[Hashable] = set()
+        self.shared_arrays = self._shared_arrays()
+        self._busy = [self.wiring.number[pipe] for pipe in self._working()]
         self._cross: dict[Hashable, CrossRecords] = {}
         self._scalars: dict[Hashable, Doing] = {}
         self._symbols: dict[Var, str] = {}
@@ -395,7 +410,8 @@ class Explorer:
         unknown = unknown_writes(program)
         self._interleaved = interleaved(program, None)
         self._checked = {tile.name for tile in program.tiles.values() if tile.spec.loc not in unknown}
-        self.cap = self.repetition.most + 2 * self.repetition.period + 2
+        self._own_terms = _own_terms(program)
+        self.cap = self.repetition.most + self.repetition.period + 1
 
     # --- the search
 
@@ -414,6 +430,37 @@ class Explorer:
                         todo.append(other)
             except PathEnded:
                 pass
+
+    def _working(self) -> Iterator[str]:
+        """The pipes that some statement has work for."""
+        cores, count = self.accesses.cores, self.program.vector_cores
+        found = {pipe for instr in self.program.instructions for pipe in busy_pipes(self.program, instr, self.profile)}
+        for stmt in self.statements:
+            found |= {*cores.scalars(stmt)} if isinstance(stmt, ir.LoadScalar) else set()
+        own = {own_pipe(pipe, core, count) for pipe in found for core in cores.names} | found
+        return (pipe for pipe in self.wiring.pipes if pipe in own)
+
+    def _shared_arrays(self) -> frozenset[str]:
+        """The arrays that one pipe writes and another one touches."""
+        users: dict[str, set[str]] = {}
+        written: set[str] = set()
+
+        def note(view: ir.View, access: str, pipe: str) -> None:
+            memory = memory_of(self.program, view)
+            copies = range(self.program.vector_cores if kind_of(core_of(pipe)) == VECTOR_CORE.name else 1)
+            users.setdefault(memory, set()).update(f"{pipe} {k}" for k in copies)
+            written.update({memory} if access != READ else ())
+
+        for instr in self.program.instructions:
+            home = home_of((self.program.tiles[use.tile].spec.loc for use in instr.tiles), self.profile)
+            given = named_operands(instr)
+            for effect in effects(call_of(self.program, instr, self.profile)):
+                if isinstance(view := given.get(effect.operand), ir.View):
+                    note(view, effect.access, pipe_of(effect.pipe, home, self.profile))
+        for stmt in self.statements:
+            for pipe in self.accesses.cores.scalars(stmt) if isinstance(stmt, ir.LoadScalar) else ():
+                note(stmt.source, READ, pipe)
+        return frozenset(memory for memory in written if len(users[memory]) > 1)
 
     def _first(self) -> Path:
         def thread(core: str, nodes: Sequence[Node]) -> Thread:
@@ -450,6 +497,7 @@ class Explorer:
         if process_time() > self._end:
             raise TooMuch("the time for a proof is over")
         self._forget_old(path)
+        path.order.settle(self._busy)
         key = self._key(path, None)
         if key in self._seen:
             return True
@@ -506,8 +554,11 @@ class Explorer:
         elif count is not None or loop.var in self.repetition.exact:
             own = number
         else:
-            own = min(number, self.cap), number % self.repetition.period
-        extents = tuple(constant_of(thread.numbers.sum_of(expr)) for expr in self.repetition.soft.get(loop.var, ()))
+            most = max(self.repetition.points.get(loop.var, {0})) if constant_of(frame.start) is not None else 0
+            own = min(number, most + 1), number % self.repetition.period
+        extents = tuple(
+            thread.numbers.number(thread.numbers.sum_of(expr)) for expr in self.repetition.soft.get(loop.var, ())
+        )
         own = own, extents
         begin, end = map(names.renamed, (frame.start, frame.stop))
         start = frozenset(begin.items()) if loop.var in self.repetition.exact else self._sum_key(begin)
@@ -524,6 +575,8 @@ class Explorer:
         base = compared.get(frozenset(form))
         if base is None:
             base = -compared[mirrored] if (mirrored := frozenset((t, -k) for t, k in form)) in compared else None
+        if base is not None and any(term in self._own_terms for term, _ in form):
+            return tuple(edge + base for edge in bounds)
         if base is None:
             return tuple(edge if abs(edge) <= self.cap or abs(edge) == inf else ("far", edge) for edge in bounds)
         absolute = tuple(edge if abs(edge) <= self.cap else "far" for edge in bounds)
@@ -770,7 +823,9 @@ class Explorer:
         found: list[dict[int, Placed]] = []
         for step in doing.steps:
             blocks: dict[int, Placed] = {}
-            for k, access in enumerate(step.touches if isinstance(step, Work) else ()):
+            touches = step.touches if isinstance(step, Work) else ()
+            kept = [each for each in touches if each.view is None or each.memory in self.shared_arrays]
+            for k, access in enumerate(kept):
                 if access.view is not None:
                     starts = tuple(map(thread.numbers.sum_of, access.view.starts))
                     blocks[k] = Placed(thread.iterations, starts, tuple(map(thread.numbers.sum_of, access.view.sizes)))
@@ -830,8 +885,7 @@ class Explorer:
         return access.use is not None and any(_is_within(numbers, access.use, use) for use in parts)
 
     def _load(self, path: Path, thread: Thread, _node: Node, stmt: ir.LoadScalar) -> None:
-        argument = self.program.tensors[stmt.source.argument]
-        memory = argument.memory or argument.array
+        argument, memory = self.program.tensors[stmt.source.argument], memory_of(self.program, stmt.source)
         starts = tuple(map(thread.numbers.sum_of, stmt.source.starts))
         if self.profile.pipes:
             doing = self._scalar_loads(stmt, thread.core, memory)
@@ -933,8 +987,7 @@ def _written(program: ir.Program, instr: ir.Instr) -> Iterator[str]:
     access = access_of(instr)
     for name, operand in named_operands(instr).items():
         if isinstance(operand, ir.View) and access[name] != READ:
-            argument = program.tensors[operand.argument]
-            yield argument.memory or argument.array
+            yield memory_of(program, operand)
 
 
 def _local(program: ir.Program, loop: ir.Loop) -> tuple[Var, ...]:
@@ -969,6 +1022,15 @@ def _is_within(numbers: Numbers, part: ir.TileUse, whole: ir.TileUse) -> bool:
         if numbers.bounds_of(ahead)[0] < 0 or numbers.bounds_of(beyond)[1] > 0:
             return False
     return True
+
+
+def _own_terms(program: ir.Program) -> frozenset[Expr]:
+    """Terms that only the bound of one loop has."""
+    bounds = [stmt.stop for stmt in ir.walk(program.body) if isinstance(stmt, ir.Loop)]
+    own = Counter(term for stop in bounds for term in affine(stop))
+    every = (expr for stmt in ir.walk(program.body) for expr in ir.expressions(stmt))
+    used = Counter(part for expr in every for part in (*parts(expr), *variables(expr)))
+    return frozenset(term for term, count in own.items() if count == 1 and used[term] == 1)
 
 
 class _Names:

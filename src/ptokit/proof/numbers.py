@@ -19,6 +19,7 @@ from ptokit.program.expr import (
     ExtentVar,
     Op,
     Var,
+    affine,
     apply,
     interval,
     is_condition,
@@ -92,11 +93,15 @@ class Numbers:
 
     def learn(self, fact: Fact) -> bool:
         """Add a fact; whether it is possible beside the others."""
-        low, high = self.form_bounds(fact.form) if not fact.divisor else (0, fact.divisor - 1)
-        known = self.facts.get((fact.form, fact.divisor), (low, high))
-        now = max(low, known[0], fact.bounds[0]), min(high, known[1], fact.bounds[1])
-        self.facts[fact.form, fact.divisor] = now
-        return now[0] <= now[1]
+        known = self.facts.get((fact.form, fact.divisor), (-inf, inf))
+        self.facts[fact.form, fact.divisor] = max(known[0], fact.bounds[0]), min(known[1], fact.bounds[1])
+        low, high = self.facts[fact.form, fact.divisor] if fact.divisor else self.form_bounds(fact.form)
+        return low <= high and all(self._is_possible(form) for form, divisor in self.facts if not divisor)
+
+    def _is_possible(self, form: Form) -> bool:
+        """Whether some value is left for a form of several terms."""
+        low, high = self.form_bounds(form) if len(form) > 1 else (0, 0)
+        return low <= high
 
     # --- sums
 
@@ -167,6 +172,13 @@ class Numbers:
 
     # --- bounds
 
+    def number(self, terms: Sum) -> int | None:
+        """The number that a sum is, if it is known."""
+        if (constant := constant_of(terms)) is not None:
+            return constant
+        low, high = self.bounds_of(terms)
+        return int(low) if low == high else None
+
     def bounds_of(self, terms: Sum) -> Bounds:
         """Bounds of a sum."""
         form, scale, constant = form_of(terms)
@@ -195,7 +207,8 @@ class Numbers:
     def _own(self, term: Expr) -> Bounds:
         if isinstance(term, Var):
             return self.bounds.get(term, (0, inf) if isinstance(term, ExtentVar) else (-inf, inf))
-        return interval(term, {var: self._term(var) for var in variables(term)})
+        low, high = interval(term, {var: self._term(var) for var in variables(term)})
+        return low, min(high, _most_of_part(term))
 
     # --- decisions
 
@@ -239,7 +252,7 @@ class Numbers:
     def exact(self, expr: Expr) -> int:
         """The value of an expression. Raises `Undecided` if it is one of a few, else `Unknown`."""
         terms = self.sum_of(expr)
-        number = constant_of(terms)
+        number = self.number(terms)
         if number is not None:
             return number
         for term in terms:
@@ -255,6 +268,15 @@ class Numbers:
         if high - low < MOST_VALUES:
             raise Undecided(*(Fact(form, (k, k)) for k in range(int(low), int(high) + 1)))
         raise Unknown(expr)
+
+
+def _most_of_part(term: Expr) -> float:
+    """The most that `(k * block_idx + c) // block_num` can be, where a block's part of some work begins or ends."""
+    if not isinstance(term, Op) or term.name != "floordiv" or term.args[1] != BLOCK_NUM:
+        return inf
+    terms = affine(term.args[0])
+    k, c = terms.pop(BLOCK_IDX, 0), terms.pop(1, 0)
+    return inf if terms or k <= 0 else k - 1 if c < k else c
 
 
 def _condition_in(terms: Sum) -> Expr | None:

@@ -231,6 +231,16 @@ class OrderState:
         if self.wiring.scalar[pipe] == pipe:
             self.issued[pipe] |= self.know[pipe]
 
+    def settle(self, pipes: Sequence[int]) -> None:
+        """Forget the records that come before all that any of these pipes does later: they meet nothing any more."""
+        known = self.active
+        for pipe in pipes:
+            known &= self.done[pipe] if self.wiring.overlaps[pipe] else self.known(pipe)
+        if known and not self.queues:
+            for record in _records(known):
+                self.placed.pop(record, None)
+            self.forget(known)
+
     # --- what is issued
 
     def set_flag(self, report: Report, pipe: int, flag: Hashable, what: Hashable) -> None:
