@@ -18,7 +18,7 @@ LAYERS = {
     "_version": 0, "atomic": 0, "brief": 0, "cache": 0, "finding": 0, "garbage": 0, "lines": 0, "markup": 0,
     "progress": 0,
     "spec": 0, "isa": 1, "target": 2,
-    "program": 3, "engine": 4, "text": 4, "cxx": 4, "machine": 5, "witness": 5, "engines": 6, "report": 6, "lang": 7,
+    "program": 3, "engine": 4, "text": 4, "cxx": 4, "machine": 5, "witness": 5, "engines": 6, "proof": 6, "report": 6, "lang": 7,
     "conformance": 8, "ops": 8, "sharded": 8, "sweeps": 8, "traces": 8, "ptokit": 9, "torch": 10, "render": 10,
     "demo": 11, "testing": 11, "cli": 12,
     "__main__": 13,

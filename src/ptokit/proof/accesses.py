@@ -93,7 +93,8 @@ class Doing:
     findings: tuple[Finding, ...] = ()
     copies: bool = False
     """Whether it brings data from global memory."""
-    events: Hashable = None
+    unaligned: tuple[str, ...] = ()
+    """The operands with bursts that may begin where none can."""
 
     @property
     def pipes(self) -> tuple[str, ...]:
@@ -229,6 +230,7 @@ class _Described:
         self.core, self.vector = core, vector
         self.operands = all_operands(instr)
         self.names = here.prepared.names
+        self.unaligned: dict[str, None] = {}
 
     def doing(self) -> Doing:
         of, instr = self.of, self.instr
@@ -245,7 +247,7 @@ class _Described:
         access = access_of(instr)
         copies = any(isinstance(o, View) and access[name] != WRITE for name, o in named_operands(instr).items())
         on_chip = tuple(each for each in found if not isinstance(each.memory, str))
-        return Doing(done, on_chip, self.here.findings, copies, self.here.event(instr.event or 0))
+        return Doing(done, on_chip, self.here.findings, copies, tuple(self.unaligned))
 
     def _accesses(self) -> list[Access]:
         found: list[Access] = []
@@ -283,11 +285,20 @@ class _Described:
         vector = self.vector if spec.loc is TileType.Vec else 0
         chosen = whole if extent is None or is_open else extent
         valid = tuple(expr for expr in use.valid if self.bound.numbers.number(self.bound.numbers.sum_of(expr)) is None)
+        if (name, how != READ) in self.here.moved and (is_open or self._begins_between(start, chosen)):
+            self.unaligned[name] = None
         limited = bits_of(chosen, start) & (((1 << spec.nbytes) - 1) << self.addresses[use.tile])
         return Access(
             name, how, (spec.loc, vector), limited, use.tile, is_index=is_index,
             is_lost=is_lost, valid=None if is_open else valid, use=use, is_indexed=extent is None,
         )  # fmt: skip
+
+    def _begins_between(self, start: int, extent: Extent) -> bool:
+        """Whether a burst does not begin at a multiple of the alignment."""
+        alignment = self.of.profile.burst
+        return bool(alignment and extent.count) and bool(
+            start % alignment or (extent.rows > 1 and extent.pitch % alignment)
+        )
 
     def _besides(self) -> Iterator[Access]:
         """The workspace, and what the headers touch besides the elements that the instruction is about."""

@@ -220,7 +220,7 @@ class Thread:
 class Path:
     """A path through a program, up to a point."""
 
-    __slots__ = ("born", "choices", "filled", "order", "partial", "threads", "written")
+    __slots__ = ("born", "choices", "filled", "order", "owners", "partial", "threads", "written")
 
     def __init__(self, threads: list[Thread], order: OrderState) -> None:
         self.threads, self.order = threads, order
@@ -228,6 +228,8 @@ class Path:
         """The bytes of each on-chip memory that hold what was written."""
         self.filled: dict[tuple[TileType, int], int] = {}
         """Those of them that hold what an instruction without operands in memory has written."""
+        self.owners: dict[tuple[TileType, int], tuple[tuple[int, Hashable], ...]] = {}
+        """Of each on-chip memory, if tiles have computed addresses: bytes, and the tile that has written them last."""
         self.partial: dict[tuple[tuple[TileType, int], int], ir.TileUse] = {}
         """Bytes of which a part was written: of a tile, with extents that are known at run time only."""
         self.born: dict[Var, tuple[tuple[int, int], ...]] = {}
@@ -242,6 +244,7 @@ class Path:
         for thread in other.threads:
             thread.numbers.facts = facts
         other.written, other.filled, other.partial = dict(self.written), dict(self.filled), dict(self.partial)
+        other.owners = dict(self.owners)
         other.choices, other.born = self.choices, dict(self.born)
         return other
 
@@ -408,6 +411,10 @@ class Explorer:
         self.local = {id(loop): _local(program, loop) for loop in ir.walk(program.body) if isinstance(loop, ir.Loop)}
         """The numbers from memory that only the body of each loop uses."""
         unknown = unknown_writes(program)
+        addresses = (expr for stmt in self.statements for expr in _addresses(stmt))
+        self._moves_tiles = any(not isinstance(address, int) for address in addresses)
+        self.current: ir.Stmt | None = None
+        """The statement of which a number must be known."""
         self._interleaved = interleaved(program, None)
         self._checked = {tile.name for tile in program.tiles.values() if tile.spec.loc not in unknown}
         self._own_terms = _own_terms(program)
@@ -524,7 +531,7 @@ class Explorer:
         known = path.threads[0].numbers.facts
         facts = frozenset(
             (names.form(form), divisor, *self._fact_key(form, bounds, compared))
-            for (form, divisor), bounds in sorted(known.items(), key=str)
+            for (form, divisor), bounds in (sorted(known.items(), key=str) if self._symbols else known.items())
         )
         placed = tuple(
             (
@@ -534,7 +541,7 @@ class Explorer:
             )
             for record, each in sorted(path.order.placed.items())
         )
-        chip = [frozenset(of.items()) for of in (path.written, path.filled, path.partial)]
+        chip = [frozenset(of.items()) for of in (path.written, path.filled, path.partial, path.owners)]
         return tuple(threads), facts, placed, *chip, path.order.key()
 
     def _frame_key(
@@ -672,6 +679,7 @@ class Explorer:
         try:
             STEPS[type(stmt)](self, path, thread, node, stmt)
         except (Undecided, Unknown):
+            self.current = stmt
             for each in self._sharing(path, thread, node, back=True):
                 each.frames[-1].at -= 1
             raise
@@ -693,15 +701,14 @@ class Explorer:
         numbers, number = thread.numbers, frame.iteration + 1
         value = added(frame.start, {1: loop.step * number} if number else {})
         goes_on = numbers.compare("lt" if loop.step > 0 else "gt", value, frame.stop)
-        for var in (loop.var, *self.local[id(loop)]):
-            numbers.values.pop(var, None)
+        numbers.unbind(loop.var, *self.local[id(loop)])
         self._rebind(path, loop.var, *self.local[id(loop)])
         if not goes_on:
             thread.frames.pop()
             self._widen(numbers)
             return True
         frame.iteration, frame.at = number, 0
-        numbers.values[loop.var] = value
+        numbers.bind(loop.var, value)
         self._skip(path, thread, frame)
         return True
 
@@ -718,9 +725,9 @@ class Explorer:
         """After a loop of many iterations, how many is forgotten."""
         for (form, divisor), (low, high) in list(numbers.facts.items()):
             if not divisor and self.cap < low < inf and high < inf:
-                numbers.facts[form, divisor] = self.cap, inf
+                numbers.change((form, divisor), (self.cap, inf))
             elif not divisor and -inf < high < -self.cap and low > -inf:
-                numbers.facts[form, divisor] = -inf, -self.cap
+                numbers.change((form, divisor), (-inf, -self.cap))
 
     def _skip(self, path: Path, thread: Thread, frame: Frame) -> None:
         """Leave out iterations of a loop with a known number of them, if they do what earlier ones did."""
@@ -749,7 +756,7 @@ class Explorer:
                 if all(of != id(loop) for of, _ in placed.iterations)
             }
             frame.iteration += skipped
-            numbers.values[loop.var] = added(frame.start, {1: loop.step * frame.iteration})
+            numbers.bind(loop.var, added(frame.start, {1: loop.step * frame.iteration}))
             frame.seen.clear()
 
     # --- statements
@@ -796,6 +803,8 @@ class Explorer:
         ]
         placed = [self._placed(thread, doing) for doing, _ in doings]
         for (doing, vector), blocks in zip(doings, placed, strict=True):
+            for name in doing.unaligned:
+                self._report(path)(Fault("burst", self.numbers[id(stmt)], None, name))
             self._check_written(path, thread, doing, stmt, vector)
             self._issue(path, stmt, doing, blocks, vector)
 
@@ -840,6 +849,8 @@ class Explorer:
             assert not isinstance(memory, str)
             if access.operand in WORKSPACES and access.how == READ:
                 continue
+            if self._moves_tiles:
+                self._check_owner(path, thread, stmt, access, vector)
             if access.how == READ:
                 if not self._is_defined(path, thread.numbers, access):
                     self._report(path)(Fault("unwritten", self.numbers[id(stmt)], None, access.operand))
@@ -852,6 +863,26 @@ class Explorer:
                     is_first = False
                     self._leave(path, thread, stmt, access, vector)
                 self._define(path, access, is_fill=is_fill)
+
+    def _check_owner(self, path: Path, thread: Thread, stmt: ir.Instr, access: Access, vector: int) -> None:
+        """No other tile has overwritten what is read."""
+        tile, memory = self.program.tiles.get(access.tile), access.memory
+        assert not isinstance(memory, str)
+        if tile is None or tile.family == ir.ANY_FAMILY:
+            return
+        own: Hashable = tile.family
+        if own is None:
+            own = thread.addresses.get(vector, {}).get(tile.name), tile.spec.nbytes, str(tile.spec.dtype)
+        entries = path.owners.get(memory, ())
+        if access.how == READ:
+            if any(bits & access.bits and owner != own for bits, owner in entries):
+                self._report(path)(Fault("overwritten", self.numbers[id(stmt)], None, access.operand))
+            return
+        kept = tuple((rest, owner) for bits, owner in entries if owner != own and (rest := bits & ~access.bits))
+        mine = access.bits
+        for bits, owner in entries:
+            mine |= bits if owner == own else 0
+        path.owners[memory] = (*kept, (mine, own))
 
     def _define(self, path: Path, access: Access, *, is_fill: bool) -> None:
         memory, bits = access.memory, access.bits
@@ -898,7 +929,7 @@ class Explorer:
         if memory in self.written:
             for each in path.threads:
                 each.numbers.forget(symbol)
-        thread.numbers.values[stmt.result] = {symbol: 1}
+        thread.numbers.bind(stmt.result, {symbol: 1})
         self._rebind(path, stmt.result)
 
     def _scalar_loads(self, stmt: ir.LoadScalar, core: str, memory: str) -> Doing:
@@ -980,7 +1011,13 @@ class Explorer:
                     return False
         if self.arrays is None:
             return True
-        return self.arrays.may_meet(self.records.accesses[other], self.records.accesses[record])
+        return self.arrays.may_meet(self.records.accesses[other], self.records.accesses[record], self.wiring.pipes)
+
+
+def _addresses(stmt: ir.Stmt) -> tuple[Expr, ...]:
+    if isinstance(stmt, ir.TileDecl):
+        return stmt.addresses
+    return (stmt.address,) if isinstance(stmt, ir.Assign) else ()
 
 
 def _written(program: ir.Program, instr: ir.Instr) -> Iterator[str]:

@@ -7,6 +7,7 @@ the facts of each way to go on. So a path never goes on with a guess, and every 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from math import gcd, inf
 
 from ptokit.program.expr import (
@@ -62,39 +63,82 @@ class Undecided(Exception):
 
 def form_of(terms: Mapping[Expr, int]) -> tuple[Form, int, int]:
     """A sum as a form, its factor and a constant."""
-    parts = sorted(((term, k) for term, k in terms.items() if term != 1 and k), key=lambda part: str(part[0]))
+    parts = [(term, k) for term, k in terms.items() if term != 1 and k]
+    if len(parts) > 1:
+        parts.sort(key=_place)
     scale = gcd(*(k for _, k in parts)) if parts else 0
     if parts and parts[0][1] < 0:
         scale = -scale
     return tuple([(term, k // scale) for term, k in parts]), scale, terms.get(1, 0)
 
 
+def _place(part: tuple[Expr, int]) -> str:
+    return _text(part[0])
+
+
+_text = lru_cache(maxsize=4096)(str)
 BLOCKS = form_of({BLOCK_IDX: 1, BLOCK_NUM: -1})[0]
+
+
+class Facts(dict[tuple[Form, int], Bounds]):
+    """What a path knows: by form and divisor, bounds of the form or of its remainder."""
+
+    version = 0
+    """Counts the changes."""
 
 
 class Numbers:
     """The variables of a path, and its facts."""
 
-    __slots__ = ("bounds", "facts", "values")
+    __slots__ = ("_cached", "_sums", "_terms", "bounds", "facts", "values")
 
     def __init__(self, bounds: Mapping[Var, Bounds]) -> None:
         self.bounds = bounds
         """Bounds of the variables that hold on all paths."""
         self.values: dict[Var, Sum] = {}
         """Variables of the running core, in terms of others."""
-        self.facts: dict[tuple[Form, int], Bounds] = {(BLOCKS, 0): (-inf, -1)}
-        """By form and divisor: bounds of the form, or of its remainder."""
+        self.facts = Facts({(BLOCKS, 0): (-inf, -1)})
+        self._cached = -1
+        """The version of the facts that the caches are for."""
+        self._sums: dict[Expr, Sum] = {}
+        self._terms: dict[Expr, Bounds] = {}
 
     def copy(self) -> Numbers:
         """A copy, for another way to go on."""
         other = Numbers(self.bounds)
-        other.values, other.facts = dict(self.values), dict(self.facts)
+        other.values, other.facts = dict(self.values), Facts(self.facts)
         return other
+
+    def bind(self, var: Var, terms: Sum) -> None:
+        """A variable gets a value."""
+        self.values[var] = terms
+        self._cached = -1
+
+    def unbind(self, *gone: Var) -> None:
+        """Variables have no value any more."""
+        for var in gone:
+            self.values.pop(var, None)
+        self._cached = -1
+
+    def _refresh(self) -> None:
+        if self._cached != self.facts.version:
+            self._cached = self.facts.version
+            self._sums.clear()
+            self._terms.clear()
+
+    def change(self, key: tuple[Form, int], bounds: Bounds | None) -> None:
+        """Set a fact, or forget it."""
+        self.facts.version += 1
+        if bounds is None:
+            del self.facts[key]
+        else:
+            self.facts[key] = bounds
 
     def learn(self, fact: Fact) -> bool:
         """Add a fact; whether it is possible beside the others."""
         known = self.facts.get((fact.form, fact.divisor), (-inf, inf))
-        self.facts[fact.form, fact.divisor] = max(known[0], fact.bounds[0]), min(known[1], fact.bounds[1])
+        now = max(known[0], fact.bounds[0]), min(known[1], fact.bounds[1])
+        self.change((fact.form, fact.divisor), now)
         low, high = self.facts[fact.form, fact.divisor] if fact.divisor else self.form_bounds(fact.form)
         return low <= high and all(self._is_possible(form) for form, divisor in self.facts if not divisor)
 
@@ -111,6 +155,13 @@ class Numbers:
             return {1: expr} if expr else {}
         if isinstance(expr, Var):
             return self.values.get(expr) or ({} if expr in self.values else {expr: 1})
+        self._refresh()
+        known = self._sums.get(expr)
+        if known is None:
+            known = self._sums[expr] = self._compute(expr)
+        return known
+
+    def _compute(self, expr: Op) -> Sum:
         left, right = map(self.sum_of, expr.args)
         if expr.name in ("add", "sub"):
             return added(left, right, 1 if expr.name == "add" else -1)
@@ -196,13 +247,16 @@ class Numbers:
             parts = [(self._term(term), k) for term, k in form]
             low = max(low, sum((b[0] if k > 0 else b[1]) * k for b, k in parts))
             return low, min(high, sum((b[1] if k > 0 else b[0]) * k for b, k in parts))
-        own = self._own(form[0][0])
-        return max(low, own[0]), min(high, own[1])
+        return self._term(form[0][0])
 
     def _term(self, term: Expr) -> Bounds:
-        low, high = self._own(term)
-        known = self.facts.get((((term, 1),), 0), (-inf, inf))
-        return max(low, known[0]), min(high, known[1])
+        self._refresh()
+        found = self._terms.get(term)
+        if found is None:
+            low, high = self._own(term)
+            known = self.facts.get((((term, 1),), 0), (-inf, inf))
+            found = self._terms[term] = max(low, known[0]), min(high, known[1])
+        return found
 
     def _own(self, term: Expr) -> Bounds:
         if isinstance(term, Var):
@@ -230,7 +284,7 @@ class Numbers:
         """A symbol has a new value."""
         for form, divisor in list(self.facts):
             if any(symbol in variables(term) for term, _ in form):
-                del self.facts[form, divisor]
+                self.change((form, divisor), None)
 
     def _compared(self, name: str, difference: Sum) -> bool | None:
         low, high = self.bounds_of(difference)

@@ -1,0 +1,178 @@
+"""What is proved of a program on a target, what is not, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+from time import process_time
+
+from ptokit.finding import Finding, Where, at_line
+from ptokit.isa.opaque import GRID_BARRIERS
+from ptokit.isa.policy import division
+from ptokit.machine.ends import instruction_of
+from ptokit.program import ir
+from ptokit.program.cores import unit_of
+from ptokit.program.expr import BLOCK_NUM, Bounds, Expr, Var
+from ptokit.program.instr_calls import unknown_writes
+from ptokit.program.verify_call import Options
+from ptokit.proof.accesses import memory_of
+from ptokit.proof.arrays import Arrays
+from ptokit.proof.explore import Explorer, placed_program
+from ptokit.proof.numbers import Unknown
+from ptokit.proof.order import Fault, TooMuch
+from ptokit.proof.solver import Solver
+from ptokit.target import Profile
+
+INSTALL = "install ptokit[prove] for the solver"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a proof."""
+
+    open: tuple[Finding, ...]
+    """What is not proved: notes, each at its statement. None if all is."""
+    covers: tuple[str, ...]
+    """For what it holds."""
+    excludes: tuple[str, ...]
+    """What it says nothing of."""
+    states: int
+    """The states that were compared."""
+    seconds: float
+
+
+def prove(
+    program: ir.Program,
+    profile: Profile,
+    options: Options,
+    *,
+    grid: int | None = None,
+    bounds: Mapping[Var, Bounds] | None = None,
+    facts: tuple[Expr, ...] = (),
+    seconds: float = 5.0,
+) -> Outcome:
+    """Prove a program that has no errors for its own launch. `bounds` and `facts` are those of its parameters."""
+    began = process_time()
+    known = dict(bounds or {})
+    if grid is not None:
+        known[BLOCK_NUM] = grid, grid
+    solver = Solver(seconds / 2)
+    ordered = placed_program(program, profile, options.dyn_ub) if profile.pipes else program
+    arrays = Arrays(ordered, grid, known, solver, facts)
+    open_ = [_found(each.what, each.stmt, profile) for each in arrays.open_obligations()]
+    excludes = list(_excluded(ordered))
+    for stmt, other, array, by_index in arrays.shared_between_blocks():
+        if by_index:
+            excludes.append(f"whether indices of different blocks name the same elements of {array}")
+        else:
+            what = f"{array} is not shared with {at_line(_name(other), other.where)} of another block"
+            open_.append(_found(what, stmt, profile))
+    explorer = Explorer(ordered, profile, options, dict(known), seconds - (process_time() - began), arrays)
+    states = 0
+    if profile.pipes:
+        try:
+            explorer.run()
+        except TooMuch as reason:
+            open_.append(_found(f"all orders ({reason.why})", ordered.body[0], profile))
+        except Unknown as unknown:
+            open_.append(_found(f"the value of {unknown.expr}", explorer.current or ordered.body[0], profile))
+        open_ += [_described(fault, explorer, profile) for fault in explorer.faults]
+        states = explorer.states
+    open_ += [_found(what, stmt, profile) for what, stmt in _beyond(ordered, profile, explorer)]
+    if solver.was_needed:
+        open_.append(_found(f"some numbers: {INSTALL}", ordered.body[0], profile))
+    covers = tuple(_covered(ordered, grid, known))
+    return Outcome(tuple(dict.fromkeys(open_)), covers, tuple(dict.fromkeys(excludes)), states, process_time() - began)
+
+
+NAMES = {ir.Flag: "{0.action}_flag", ir.CrossFlag: "sync_{0.action}", ir.Barrier: "barrier", ir.TileDecl: "{0.name}",
+         ir.Assign: "tassign", ir.Loop: "range", ir.Branch: "when"}  # fmt: skip
+
+
+def _name(stmt: ir.Stmt) -> str:
+    return NAMES[type(stmt)].format(stmt) if type(stmt) in NAMES else instruction_of(stmt)
+
+
+def _found(what: str, stmt: ir.Stmt, profile: Profile) -> Finding:
+    where: Where | None = stmt.where
+    return Finding("note", "KN-13", f"{_name(stmt)}: not proved: {what}", None, fix="").at(where).on(profile.name)
+
+
+def _described(fault: Fault, explorer: Explorer, profile: Profile) -> Finding:
+    """A fault as what could not be proved."""
+    statements, what = explorer.statements, fault.what
+    if fault.kind == "left":
+        src, *_ = what if isinstance(what, tuple) else (what,)
+        setter = next((each for each in statements if isinstance(each, ir.Flag | ir.CrossFlag)), statements[0])
+        return _found(f"that the flag {_flag(what)} is not left set at the end", setter, profile)
+    number = what if isinstance(what, int) else what[0]
+    stmt, other = statements[number], fault.other
+    before = at_line(_name(statements[other]), statements[other].where) if isinstance(other, int) else ""
+    if fault.kind == "race":
+        operand, pipe, earlier = fault.detail
+        pipes = explorer.wiring.pipes
+        return _found(
+            f"{operand} on {unit_of(pipes[pipe])} comes after {before} on {unit_of(pipes[earlier])}", stmt, profile
+        )
+    text = {
+        "overlap": f"{before} has ended before {fault.detail} is read",
+        "unwritten": f"all of {fault.detail} was written",
+        "stuck": "the wait ends",
+        "twice": "the flag is not set a second time before a wait",
+        "unpaired": "sets and waits of the flag are in an order",
+        "overflow": "the flag is not set too often before its waits",
+        "address": f"the address {fault.detail} is inside the memory",
+        "burst": f"bursts of {fault.detail} begin at multiples of the alignment",
+        "overwritten": f"no other tile has overwritten {fault.detail}",
+        "id": f"the event id {fault.detail} exists",
+    }[fault.kind]
+    return _found(text, stmt, profile)
+
+
+def _flag(key: object) -> str:
+    if isinstance(key, tuple) and len(key) == 3:
+        return f"{unit_of(str(key[0]))}→{unit_of(str(key[1]))} {key[2]}"
+    return str(key)
+
+
+def _beyond(program: ir.Program, profile: Profile, explorer: Explorer) -> Iterator[tuple[str, ir.Stmt]]:
+    """What the machine checks, and no proof is tried for."""
+    if not profile.pipes:
+        return
+    for stmt in explorer.statements:
+        if isinstance(stmt, ir.LoadScalar) and memory_of(program, stmt.source) in explorer.written:
+            yield "the number is not read from a stale cache line", stmt
+        elif isinstance(stmt, ir.Instr) and division(stmt.modifiers).parts != (1, 1):
+            yield "halves of an accumulator are read as they were written", stmt
+    if unknown_writes(program):
+        yield "what calls by address write", program.body[0]
+
+
+def _excluded(program: ir.Program) -> Iterator[str]:
+    """What a proof says nothing of."""
+    if any("index" in instr.definition.roles for instr in program.instructions):
+        yield "values of indices"
+    if not program.is_modelled or any(instr.name in GRID_BARRIERS for instr in program.instructions):
+        yield "instructions that ptokit knows by their effects only"
+
+
+def _covered(program: ir.Program, grid: int | None, bounds: Mapping[Var, Bounds]) -> Iterator[str]:
+    """For what a proof holds."""
+    yield "every block of every grid" if grid is None else f"every block of {grid}"
+    if any(isinstance(stmt, ir.Loop) and not isinstance(stmt.stop, int) for stmt in ir.walk(program.body)):
+        yield "every number of iterations"
+    if any(isinstance(stmt, ir.Branch) for stmt in ir.walk(program.body)):
+        yield "every branch"
+    numbers = [argument.name for argument in program.arguments if isinstance(argument, ir.Integer)]
+    if numbers:
+        yield f"every {', '.join(numbers)}"
+    lengths = [
+        f"{low:,.0f} <= {var}" + (f" <= {high:,.0f}" if high < inf else "")
+        for var, (low, high) in bounds.items()
+        if var != BLOCK_NUM
+    ]
+    yield from lengths
+    loads = {memory_of(program, stmt.source) for stmt in ir.walk(program.body) if isinstance(stmt, ir.LoadScalar)}
+    if loads:
+        yield f"all numbers in {', '.join(sorted(loads))}"
