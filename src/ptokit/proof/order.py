@@ -401,8 +401,9 @@ class OrderState:
         self._check_pairing(report, pipe, item, ids.set_record, "set")
         known, number = self.know[pipe], self.waits.get(flag, 0)
         over = next((k for k in range(number) if not known >> ids.slots[k] & 1), number)
-        if over:
+        if over and over < number:
             self.rename([(ids.slots[k], ids.slots[k - over]) for k in range(over, number)])
+        if over:
             self.forget(sum(1 << ids.slots[k] for k in range(number - over, number)))
             self.waits[flag] = number = number - over
         self.record(pipe, (ids.set_record,))
