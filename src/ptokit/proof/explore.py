@@ -50,7 +50,7 @@ from ptokit.program.place import place
 from ptokit.program.streams import Node, Streams, crosses, is_wait
 from ptokit.program.verify_call import Options
 from ptokit.proof.accesses import Access, Accesses, Doing, Work, bits_of, memory_of, scalar_load
-from ptokit.proof.numbers import Fact, Numbers, Sum, Undecided, Unknown, added, constant_of
+from ptokit.proof.numbers import Fact, Numbers, Sum, Undecided, Unknown, added, constant_of, form_of
 from ptokit.proof.order import CrossRecords, Fault, OrderState, PathEnded, TooMuch, Wiring
 from ptokit.target import SCALAR, Profile
 from ptokit.target.profile import CROSS_MOST, CUBE_CORE, VECTOR_CORE
@@ -71,8 +71,10 @@ class Repetition:
         """Variables whose value matters itself."""
         self.most = 0
         """The largest number that a variable is compared with."""
-        self.open: set[Var] = set()
-        """Variables that are compared with numbers that are not known."""
+        self.compares: dict[Expr, None] = {}
+        """Differences of which conditions take the sign, with loop variables and numbers that are not known."""
+        self.divisors: set[int] = set()
+        """By which the remainders of variables count."""
         self.soft: dict[Var, dict[Expr, None]] = {}
         """Extents that depend on a variable."""
         self.points: dict[Var, set[int]] = {}
@@ -84,6 +86,12 @@ class Repetition:
     def _note(self, stmt: ir.Stmt) -> None:
         if isinstance(stmt, ir.Branch):
             self._condition(stmt.condition)
+        elif isinstance(stmt, ir.Loop):
+            for bound in _arguments(stmt.stop):
+                self.compares[apply("sub", stmt.var, bound)] = None
+            for each in (part for bound in (stmt.start, stmt.stop) for part in parts(bound)):
+                if isinstance(each, Op) and each.name in ("min", "max"):
+                    self._condition(apply("lt", *each.args))
         elif isinstance(stmt, ir.TileDecl):
             self.period = lcm(self.period, stmt.buffers, max(1, len(stmt.addresses)))
             for address in stmt.addresses:
@@ -102,14 +110,21 @@ class Repetition:
             self.soft.setdefault(used[0], {})[expr] = None
             for part in parts(expr):
                 if isinstance(part, Op) and part.name in ("min", "max"):
-                    self._condition(apply("lt", *part.args))
+                    self._bend(*part.args)
         else:
             self.exact.update(used)
+
+    def _bend(self, left: Expr, right: Expr) -> None:
+        """Where a minimum takes the other one of its arguments, if these are numbers."""
+        terms = affine(apply("sub", left, right))
+        if len([term for term in terms if term != 1]) == 1:
+            self._condition(apply("lt", left, right))
 
     def _walk(self, expr: Expr, period: int) -> None:
         """An expression whose value counts, up to a remainder for `period` if that is not zero."""
         if isinstance(expr, Var):
             if expr in self.loops and period:
+                self.divisors.add(period)
                 self.period = lcm(self.period, period)
             elif expr in self.loops:
                 self.exact.add(expr)
@@ -144,15 +159,19 @@ class Repetition:
                 if term.name in ("mod", "and"):
                     self._walk(term, 0)
                 else:
-                    for arg in term.args:
-                        self._soft(arg)
+                    self.exact.update(var for var in variables(term) if var in self.loops)
         direct = [term for term in terms if isinstance(term, Var) and term in self.loops]
         if len(terms) == 1 and direct:
             at = -constant // terms[direct[0]]
             self.points.setdefault(direct[0], set()).update((at - 1, at, at + 1, at + 2))
             self.most = max(self.most, abs(at) + 2)
-        else:
-            self.open.update(direct)
+        elif direct:
+            self.compares[apply("sub", *condition.args)] = None
+
+
+def _arguments(bound: Expr) -> tuple[Expr, ...]:
+    """What a minimum or maximum may be; else the expression."""
+    return bound.args if isinstance(bound, Op) and bound.name in ("min", "max") else (bound,)
 
 
 class Frame:
@@ -200,6 +219,26 @@ class Thread:
     def iterations(self) -> tuple[tuple[int, int], ...]:
         """Each loop around, and its iteration."""
         return tuple((id(frame.loop), frame.iteration) for frame in self.frames if frame.loop is not None)
+
+    @property
+    def counters(self) -> Iterator[tuple[str, int]]:
+        """The counters of the loops around, by name, and their numbers."""
+        for frame in self.frames:
+            if frame.loop is not None:
+                yield f"#{frame.loop.var} {id(frame.loop)} {self.core}", frame.iteration
+
+    def by_counters(self, divisors: Iterable[int]) -> Numbers:
+        """The numbers with loop variables in terms of counters, of which the remainders are known."""
+        found = self.numbers.copy()
+        loops = [frame for frame in self.frames if frame.loop is not None]
+        for frame, (name, number) in zip(loops, self.counters, strict=True):
+            counter, loop = Var(name), frame.loop
+            assert loop is not None
+            for divisor in divisors:
+                found.change((((counter, 1),), divisor), (number % divisor, number % divisor))
+            found.unbind(loop.var)
+            found.bind(loop.var, added(found.sum_of(loop.start), {counter: loop.step}))
+        return found
 
     @property
     def next(self) -> Node | None:
@@ -252,8 +291,10 @@ class Path:
 class Placed(NamedTuple):
     """The block of an array that an access touches on a path."""
 
-    iterations: tuple[tuple[int, int], ...]
+    iterations: tuple[tuple[str, int], ...]
+    """The counters of loops that it depends on, with their numbers then."""
     starts: tuple[Sum, ...]
+    """In terms of the counters."""
     sizes: tuple[Sum, ...]
 
 
@@ -515,11 +556,10 @@ class Explorer:
 
     def _key(self, path: Path, without: Frame | None) -> Hashable:
         """The same for states in which the same may follow."""
-        compared: dict[Any, int] = {}
         names = _Names(self._symbols)
         threads = []
         for thread in path.threads:
-            frames = tuple(self._frame_key(frame, thread, without, compared, names) for frame in thread.frames)
+            frames = tuple(self._frame_key(frame, thread, without, names) for frame in thread.frames)
             live = {frame.loop.var for frame in thread.frames if frame.loop is not None}
             values = tuple(
                 (var, self._sum_key(names.renamed(terms)))
@@ -529,6 +569,7 @@ class Explorer:
             addresses = tuple((v, tuple(sorted(of.items()))) for v, of in sorted(thread.addresses.items()))
             threads.append((frames, values, addresses))
         known = path.threads[0].numbers.facts
+        compared, distances = self._compared(path)
         facts = frozenset(
             (names.form(form), divisor, *self._fact_key(form, bounds, compared))
             for (form, divisor), bounds in (sorted(known.items(), key=str) if self._symbols else known.items())
@@ -537,28 +578,21 @@ class Explorer:
             (
                 record,
                 tuple(self._ages(path, each)),
-                tuple(names.form(start.items()) for start in each.starts),
+                tuple(frozenset(names.renamed(part).items()) for part in (*each.starts, *each.sizes)),
             )
             for record, each in sorted(path.order.placed.items())
         )
         chip = [frozenset(of.items()) for of in (path.written, path.filled, path.partial, path.owners)]
-        return tuple(threads), facts, placed, *chip, path.order.key()
+        return tuple(threads), facts, distances, placed, *chip, path.order.key()
 
-    def _frame_key(
-        self, frame: Frame, thread: Thread, without: Frame | None, compared: dict[Any, int], names: _Names
-    ) -> Hashable:
+    def _frame_key(self, frame: Frame, thread: Thread, without: Frame | None, names: _Names) -> Hashable:
         if frame.loop is None:
             return id(frame.nodes), frame.at
         number, loop = frame.iteration, frame.loop
-        value = thread.numbers.values.get(loop.var, {})
-        difference = added(frame.stop, value, -1)
-        constant = difference.pop(1, 0)
-        if difference:
-            compared[frozenset(difference.items())] = constant
         count = constant_of(added(frame.stop, frame.start, -1))
         if frame is without:
             own: Hashable = number % self.repetition.period
-        elif count is not None or loop.var in self.repetition.exact:
+        elif count is not None or loop.var in self.repetition.exact or frame.start.get(1, 0) < -self.cap:
             own = number
         else:
             most = max(self.repetition.points.get(loop.var, {0})) if constant_of(frame.start) is not None else 0
@@ -568,7 +602,8 @@ class Explorer:
         )
         own = own, extents
         begin, end = map(names.renamed, (frame.start, frame.stop))
-        start = frozenset(begin.items()) if loop.var in self.repetition.exact else self._sum_key(begin)
+        is_exact = loop.var in self.repetition.exact or frame.start.get(1, 0) < -self.cap
+        start = frozenset(begin.items()) if is_exact else self._sum_key(begin)
         return id(frame.nodes), frame.at, own, start, self._sum_key(end) if count is None else count
 
     def _sum_key(self, terms: Sum) -> Hashable:
@@ -577,22 +612,38 @@ class Explorer:
         short = constant if abs(constant) <= self.cap else ("...", constant % self.repetition.period)
         return frozenset((term, k) for term, k in terms.items() if term != 1), short
 
-    def _fact_key(self, form: Any, bounds: Bounds, compared: dict[Any, int]) -> tuple[Any, ...]:
-        """Bounds of a form, relative to what a loop compares it with."""
-        base = compared.get(frozenset(form))
-        if base is None:
-            base = -compared[mirrored] if (mirrored := frozenset((t, -k) for t, k in form)) in compared else None
-        if base is not None and any(term in self._own_terms for term, _ in form):
-            return tuple(edge + base for edge in bounds)
-        if base is None:
-            return tuple(edge if abs(edge) <= self.cap or abs(edge) == inf else ("far", edge) for edge in bounds)
-        absolute = tuple(edge if abs(edge) <= self.cap else "far" for edge in bounds)
-        return (*absolute, *(edge + base for edge in bounds))
+    def _compared(self, path: Path) -> tuple[dict[Any, list[tuple[int, int]]], Hashable]:
+        """What conditions compare forms with: of each form, its factor and the number that is added. And the numbers
+        that conditions compare with zero without one."""
+        found: dict[Any, list[tuple[int, int]]] = {}
+        distances: list[int] = []
+        for thread in path.threads:
+            live = {frame.loop.var for frame in thread.frames if frame.loop is not None}
+            for difference in self.repetition.compares:
+                used = {var for var in variables(difference) if var in self.repetition.loops}
+                if used and used <= live and used <= thread.numbers.values.keys():
+                    form, scale, constant = form_of(thread.numbers.sum_of(difference))
+                    if form:
+                        found.setdefault(form, []).append((scale, constant))
+                    elif len(used) > 1:
+                        distances.append(constant)
+        return found, tuple(distances)
 
-    def _ages(self, path: Path, placed: Placed) -> Iterator[tuple[int, int]]:
-        now = {loop: n for thread in path.threads for loop, n in thread.iterations}
-        for loop, number in placed.iterations:
-            yield loop, now.get(loop, -1) - number
+    def _fact_key(self, form: Any, bounds: Bounds, compared: dict[Any, list[tuple[int, int]]]) -> tuple[Any, ...]:
+        """Bounds of a form, relative to what conditions compare it with."""
+        bases = compared.get(form)
+        if bases is None:
+            return tuple(edge if abs(edge) <= self.cap or abs(edge) == inf else ("far", edge) for edge in bounds)
+        relative = tuple(edge * scale + constant for scale, constant in bases for edge in bounds)
+        if any(term in self._own_terms for term, _ in form):
+            return relative
+        return (*relative, *(edge if abs(edge) <= self.cap else "far" for edge in bounds))
+
+    def _ages(self, path: Path, placed: Placed) -> Iterator[tuple[str, int]]:
+        """How long ago the iterations were that a block depends on; -1 for a loop that is over."""
+        now = {counter: n for thread in path.threads for counter, n in thread.counters}
+        for counter, number in placed.iterations:
+            yield counter, now[counter] - number if counter in now else -1
 
     def _forget_old(self, path: Path) -> None:
         """Blocks that were touched long ago, or in a loop that is over, are of some earlier iteration. What is known of
@@ -603,7 +654,7 @@ class Explorer:
                 path.threads[0].numbers.forget(symbol)
                 del path.born[symbol]
         for record, placed in list(path.order.placed.items()):
-            if any(not 0 <= age <= MOST_AGE for _, age in self._ages(path, placed)):
+            if any(not -1 <= age <= MOST_AGE for _, age in self._ages(path, placed)):
                 del path.order.placed[record]
 
     # --- one step
@@ -734,7 +785,7 @@ class Explorer:
         loop, numbers = frame.loop, thread.numbers
         assert loop is not None
         stop, start = constant_of(frame.stop), constant_of(frame.start)
-        if stop is None or start is None or loop.var in self.repetition.exact | self.repetition.open:
+        if stop is None or start is None or loop.var in self.repetition.exact:
             return
         count = len(range(start, stop, loop.step))
         if count <= 2 * self.repetition.period + 2:
@@ -751,9 +802,7 @@ class Explorer:
         skipped = max(0, (limit - 1 - frame.iteration) // period) * period
         if skipped:
             path.order.placed = {
-                record: placed
-                for record, placed in path.order.placed.items()
-                if all(of != id(loop) for of, _ in placed.iterations)
+                record: placed for record, placed in path.order.placed.items() if not placed.iterations
             }
             frame.iteration += skipped
             numbers.bind(loop.var, added(frame.start, {1: loop.step * frame.iteration}))
@@ -830,14 +879,17 @@ class Explorer:
     def _placed(self, thread: Thread, doing: Doing) -> list[dict[int, Placed]]:
         """The blocks of arrays that each step touches."""
         found: list[dict[int, Placed]] = []
+        numbers: Numbers | None = None
         for step in doing.steps:
             blocks: dict[int, Placed] = {}
             touches = step.touches if isinstance(step, Work) else ()
             kept = [each for each in touches if each.view is None or each.memory in self.shared_arrays]
             for k, access in enumerate(kept):
                 if access.view is not None:
-                    starts = tuple(map(thread.numbers.sum_of, access.view.starts))
-                    blocks[k] = Placed(thread.iterations, starts, tuple(map(thread.numbers.sum_of, access.view.sizes)))
+                    numbers = numbers or thread.by_counters(self.repetition.divisors)
+                    starts, sizes = (tuple(map(numbers.sum_of, of)) for of in (access.view.starts, access.view.sizes))
+                    used = {str(var) for part in (*starts, *sizes) for term in part for var in variables(term)}
+                    blocks[k] = Placed(tuple(each for each in thread.counters if each[0] in used), starts, sizes)
             found.append(blocks)
         return found
 
@@ -1003,8 +1055,11 @@ class Explorer:
         before = state.placed.get(other)
         numbers = state.path.threads[0].numbers
         if before is not None and them.view.argument == us.view.argument:  # type: ignore[union-attr]
-            dims = zip(before.starts, before.sizes, placed.starts, placed.sizes, strict=True)
-            for start, size, then, reach in dims:
+            now = dict(placed.iterations)
+            ages = {Var(name): now[name] - number for name, number in before.iterations if name in now}
+            ends = [_aged(part, ages) for part in (*before.starts, *before.sizes)]
+            count = len(before.starts)
+            for start, size, then, reach in zip(ends[:count], ends[count:], placed.starts, placed.sizes, strict=True):
                 if numbers.bounds_of(added(added(start, size), then, -1))[1] <= 0:
                     return False
                 if numbers.bounds_of(added(added(then, reach), start, -1))[1] <= 0:
@@ -1012,6 +1067,17 @@ class Explorer:
         if self.arrays is None:
             return True
         return self.arrays.may_meet(self.records.accesses[other], self.records.accesses[record], self.wiring.pipes)
+
+
+def _aged(terms: Sum, ages: Mapping[Var, int]) -> Sum:
+    """A sum of an earlier iteration in terms of the counters of now."""
+    found = dict(terms)
+    for term, k in terms.items():
+        if isinstance(term, Var) and ages.get(term):
+            found[1] = found.get(1, 0) - k * ages[term]
+        elif not isinstance(term, Var | int) and any(ages.get(var) for var in variables(term)):
+            found[Var(f"then {term}")] = found.pop(term)
+    return found
 
 
 def _addresses(stmt: ir.Stmt) -> tuple[Expr, ...]:
