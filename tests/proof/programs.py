@@ -45,7 +45,7 @@ from ptokit.program.ir import (
 F32, F16, I32 = dtype("float32"), dtype("float16"), dtype("int32")
 N, M, C = Var("n"), Var("m"), Var("c")
 ROWS, COLS, NBYTES = 8, 16, 512
-NUMBERS = {"n": (*range(6), 8), "m": (0, 1, 2), "c": (0, 1)}
+NUMBERS = {"n": (*range(6), 8, 20), "m": (0, 1, 2), "c": (0, 1)}
 GRID = 2
 WORDS = {name: len(INSTRUCTIONS[name].modifiers) for name in ("tmov", "tmatmul")}
 """How many modifiers instructions have."""

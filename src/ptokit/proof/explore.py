@@ -756,7 +756,7 @@ class Explorer:
         self._rebind(path, loop.var, *self.local[id(loop)])
         if not goes_on:
             thread.frames.pop()
-            self._widen(numbers)
+            self._widen(path, numbers)
             return True
         frame.iteration, frame.at = number, 0
         numbers.bind(loop.var, value)
@@ -772,12 +772,15 @@ class Explorer:
             if not any(variables(expr) & gone for expr in (*use.valid, *use.start))
         }
 
-    def _widen(self, numbers: Numbers) -> None:
-        """After a loop of many iterations, how many is forgotten."""
+    def _widen(self, path: Path, numbers: Numbers) -> None:
+        """After a loop of many iterations, how many is forgotten, unless the loop of another core depends on it."""
+        compared, _ = self._compared(path)
         for (form, divisor), (low, high) in list(numbers.facts.items()):
-            if not divisor and self.cap < low < inf and high < inf:
+            if divisor or form in compared or inf in (-low, high):
+                continue
+            if low > self.cap:
                 numbers.change((form, divisor), (self.cap, inf))
-            elif not divisor and -inf < high < -self.cap and low > -inf:
+            elif high < -self.cap:
                 numbers.change((form, divisor), (-inf, -self.cap))
 
     def _skip(self, path: Path, thread: Thread, frame: Frame) -> None:
