@@ -1,7 +1,7 @@
-"""Random kernels with loops, alternating buffers, computed ids and addresses, and flags in branches; most with a fault.
+"""Random kernels with loops, rings of buffers, computed ids and addresses, and flags in branches; most with a fault.
 
-A kernel loads, computes and stores in a loop, on one core, or hands over between two cores. Its flags are right for some
-number of copies of each tile; then a few of them are dropped, moved, doubled, renumbered or put under a condition.
+A kernel loads, computes and stores in a loop, on one core, or hands over between two cores. Its flags are right for
+some number of copies of each tile; then a few are dropped, moved, doubled, renumbered or put under a condition.
 """
 
 from __future__ import annotations
@@ -178,8 +178,8 @@ class Draft:
         """Part of the body under a condition."""
         dice = self.dice
         condition = dice.choice((
-            apply("gt", turn, 0), apply("eq", C, 0), apply("lt", apply("add", turn, 1), stop), apply("eq", apply("mod", turn, 2), 0),
-            apply("lt", turn, 3),
+            apply("gt", turn, 0), apply("eq", C, 0), apply("lt", apply("add", turn, 1), stop),
+            apply("eq", apply("mod", turn, 2), 0), apply("lt", turn, 3),
         ))  # fmt: skip
         whole = dice.random() < 0.6
         first, last = (2, len(body)) if whole else sorted((dice.randint(2, len(body)), dice.randint(2, len(body))))
@@ -192,7 +192,12 @@ class Draft:
         dice, turn = self.dice, Var("i")
         stop, _ = self.trips()
         depth = dice.randint(1, 2)
-        a, left, right, acc = tile("a0", "mat"), tile("l0", "left", target=self.target), tile("r0", "right"), tile("c0", "acc")
+        a, left, right, acc = (
+            tile("a0", "mat"),
+            tile("l0", "left", target=self.target),
+            tile("r0", "right"),
+            tile("c0", "acc"),
+        )
         x, y = tile("x0", address=0), tile("y0", address=8 * NBYTES)
         slot: Expr = apply("mod", turn, depth)
         at: Expr = apply("add", apply("mul", BLOCK_IDX, 2), slot)
@@ -218,7 +223,11 @@ class Draft:
             *pair("MTE2", "V", 0),
             Instr("texp", (use(y), use(x))),
             *pair("V", "MTE3", 0),
-            Instr("tstore", (rows("y", apply("add", apply("mul", BLOCK_IDX, 4), apply("mod", turn, 4)), ROWS, COLS), use(y)), (None, None)),
+            Instr(
+                "tstore",
+                (rows("y", apply("add", apply("mul", BLOCK_IDX, 4), apply("mod", turn, 4)), ROWS, COLS), use(y)),
+                (None, None),
+            ),
             *pair("MTE3", "MTE2", 0),
         ]
         declared = (a, left, right, acc, x, y)
@@ -313,5 +322,3 @@ def _numbered(body: Block, line: int) -> tuple[Block, int]:
 def sample(seed: int) -> Sample:
     """One of the random kernels."""
     return Draft(seed).sample()
-
-

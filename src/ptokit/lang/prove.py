@@ -25,11 +25,12 @@ from ptokit.program import ir
 from ptokit.proof.accesses import memory_of
 from ptokit.proof.outcome import Outcome
 from ptokit.proof.outcome import prove as prove_program
+from ptokit.proof.outcome import uses_blocks
 from ptokit.target import families_with_pipes
 
 SECONDS = 5.0
 """For one target: the default of `seconds`."""
-VALUES = (0, 1, 2, 3, 4, 5, 7, 8)
+VALUES = (0, 1, 2, 3, 4, 5, 7, 8, 20)
 """Numbers that a counterexample is searched with."""
 FILLS = (*VALUES, 1 << 10, 1 << 20)
 """Numbers that arrays are filled with whose elements decide slices, loops and branches."""
@@ -135,7 +136,7 @@ def prove(
     shapes = shapes_of(args, keywords)
     names = [name for name in (kernel.targets or families_with_pipes()) if target in ("all", name)] or [target]
     blocks = None if grid is None else grid_of(grid)
-    found = {}
+    found: dict[str, TargetProof] = {}
     for name in names:
         mode = mode_of(name, header, strict, dyn_ub)
         found[name] = _Attempt(kernel, shapes, mode, blocks, seconds).result()
@@ -236,7 +237,8 @@ class _Attempt:
             memory_of(program, stmt.source)
             for program in programs for stmt in ir.walk(program.body) if isinstance(stmt, ir.LoadScalar)
         })  # fmt: skip
-        grids = GRIDS if self.grid is None else (self.grid,)
+        many = self.grid is None and any(map(uses_blocks, programs))
+        grids = GRIDS if many else (self.grid or 1,)
         chosen = [name for name in numbers if self.shapes.is_free(name)]
         lengths = sorted(self.shapes.names)
         zeros = {name: 0 for program in programs for name, each in program.tensors.items() if each.dtype.is_integer}

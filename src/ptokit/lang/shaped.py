@@ -27,7 +27,7 @@ class Shaped:
 
     dtype: DType
     dims: tuple[int | str, ...]
-    ranges: Mapping[str, tuple[int, float]] = field(default_factory=dict)
+    ranges: Mapping[str, tuple[int, float]] = field(default_factory=dict[str, tuple[int, float]])
     """The least and the largest number for each name."""
 
 
@@ -62,9 +62,9 @@ class Shapes:
         """The lengths that are any number, with their ranges."""
         found: dict[str, tuple[int, float]] = {}
         for each in self.given:
-            if isinstance(each, Shaped) and isinstance(name := each.dims[0], str):
-                if name in each.ranges or name not in found:
-                    found[name] = each.ranges.get(name, (1, inf))
+            name = each.dims[0] if isinstance(each, Shaped) else None
+            if isinstance(each, Shaped) and isinstance(name, str) and (name in each.ranges or name not in found):
+                found[name] = each.ranges.get(name, (1, inf))
         return found
 
     def within(self, name: str, value: int) -> int:

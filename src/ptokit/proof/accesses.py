@@ -1,4 +1,4 @@
-"""What a statement does on the pipes, for the numbers of a path: its work, and the bytes or blocks that each part touches.
+"""What a statement does on the pipes, for the numbers of a path: its work, and the bytes or blocks that it touches.
 
 Numbers that the path does not know are replaced by the largest that they can be: a tile with fewer valid rows touches
 no more. What is not bounded counts as all of its operand.
@@ -60,9 +60,6 @@ class Access:
     tile: str = ""
     view: View | None = None
     """Of an array: the block."""
-    is_index: bool = False
-    is_indexed: bool = False
-    """Whether indices choose the elements."""
     is_lost: bool = False
     """Whether what is written is unspecified."""
     use: TileUse | None = None
@@ -257,11 +254,10 @@ class _Described:
                 operand = self.operands[name]
                 if isinstance(operand, TileUse):
                     extent = None if touched.region is None else self._extent(operand, touched.region)
-                    found.append(self._on_chip(name, touched.how, operand, extent, touched.is_index))
+                    found.append(self._on_chip(name, touched.how, operand, extent))
                 elif isinstance(operand, View):
                     memory = memory_of(self.of.program, operand)
-                    is_indexed = touched.region is None
-                    found.append(Access(name, touched.how, memory, view=operand, is_index=touched.is_index, is_indexed=is_indexed))  # fmt: skip
+                    found.append(Access(name, touched.how, memory, view=operand))
         first = next((k for k, access in enumerate(found) if access.how != READ), len(found))
         return [*found[:first], *self._besides(), *found[first:], *self._headers()]
 
@@ -271,9 +267,7 @@ class _Described:
     def _size(self, use: TileUse) -> int:
         return self.of.program.tiles[use.tile].spec.dtype.size
 
-    def _on_chip(
-        self, name: str, how: str, use: TileUse, extent: Extent | None, is_index: bool = False, *, is_lost: bool = False
-    ) -> Access:
+    def _on_chip(self, name: str, how: str, use: TileUse, extent: Extent | None, *, is_lost: bool = False) -> Access:
         """Bytes of a tile; without an extent, of the whole use."""
         decl = self.of.program.tiles[use.tile]
         spec, start = decl.spec, self.addresses[use.tile]
@@ -289,8 +283,8 @@ class _Described:
             self.unaligned[name] = None
         limited = bits_of(chosen, start) & (((1 << spec.nbytes) - 1) << self.addresses[use.tile])
         return Access(
-            name, how, (spec.loc, vector), limited, use.tile, is_index=is_index,
-            is_lost=is_lost, valid=None if is_open else valid, use=use, is_indexed=extent is None,
+            name, how, (spec.loc, vector), limited, use.tile, is_lost=is_lost, use=use,
+            valid=None if is_open else valid,
         )  # fmt: skip
 
     def _begins_between(self, start: int, extent: Extent) -> bool:

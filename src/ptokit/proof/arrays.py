@@ -13,6 +13,7 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
+from ptokit.isa.policy import ScatterAtomicOp
 from ptokit.machine.shadow import READ, meets
 from ptokit.program import ir
 from ptokit.program.bounds import Reach, available, edges, reaches
@@ -238,7 +239,7 @@ class Arrays:
                 yield stmt, "source", READ, stmt.source
             elif isinstance(stmt, ir.Instr):
                 access = access_of(stmt)
-                atomic = next((str(m) for m in stmt.modifiers if type(m).__name__ == "ScatterAtomicOp" and m.value), "")
+                atomic = next((str(m) for m in stmt.modifiers if isinstance(m, ScatterAtomicOp) and m.value), "")
                 for name, operand in named_operands(stmt).items():
                     if isinstance(operand, ir.View):
                         how = READ if access[name] == "read" else atomic or "write"

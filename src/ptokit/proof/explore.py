@@ -104,7 +104,7 @@ class Repetition:
                     self._soft(part)
 
     def _soft(self, expr: Expr) -> None:
-        """An extent or a place in a tile. It counts only if its value is known; then it is compared where loops begin."""
+        """An extent or a place in a tile: if its value is known, it is compared where iterations begin."""
         used = sorted(var for var in variables(expr) if var in self.loops)
         if len(used) == 1:
             self.soft.setdefault(used[0], {})[expr] = None
@@ -446,6 +446,8 @@ class Explorer:
         self.shared_arrays = self._shared_arrays()
         self._busy = [self.wiring.number[pipe] for pipe in self._working()]
         self._cross: dict[Hashable, CrossRecords] = {}
+        self._cross_mask = 0
+        """The records of flags between cores."""
         self._scalars: dict[Hashable, Doing] = {}
         self._symbols: dict[Var, str] = {}
         """The numbers from memory, with their arrays."""
@@ -506,8 +508,9 @@ class Explorer:
                 if isinstance(view := given.get(effect.operand), ir.View):
                     note(view, effect.access, pipe_of(effect.pipe, home, self.profile))
         for stmt in self.statements:
-            for pipe in self.accesses.cores.scalars(stmt) if isinstance(stmt, ir.LoadScalar) else ():
-                note(stmt.source, READ, pipe)
+            if isinstance(stmt, ir.LoadScalar):
+                for pipe in self.accesses.cores.scalars(stmt):
+                    note(stmt.source, READ, pipe)
         return frozenset(memory for memory in written if len(users[memory]) > 1)
 
     def _first(self) -> Path:
@@ -545,7 +548,7 @@ class Explorer:
         if process_time() > self._end:
             raise TooMuch("the time for a proof is over")
         self._forget_old(path)
-        path.order.settle(self._busy)
+        path.order.settle(self._busy, self._cross_mask)
         key = self._key(path, None)
         if key in self._seen:
             return True
@@ -1026,6 +1029,7 @@ class Explorer:
     def _cross_records(self, key: Any, pipe: int) -> CrossRecords:
         if key not in self._cross:
             made = [self.records.number(("cross", key, k), None, -1, pipe) for k in range(CROSS_MOST + 4)]
+            self._cross_mask |= sum(1 << record for record in made)
             self._cross[key] = CrossRecords(key, made[0], made[1], tuple(made[2:]))
         return self._cross[key]
 

@@ -247,7 +247,7 @@ class Numbers:
             parts = [(self._term(term), k) for term, k in form]
             low = max(low, sum((b[0] if k > 0 else b[1]) * k for b, k in parts))
             return low, min(high, sum((b[1] if k > 0 else b[0]) * k for b, k in parts))
-        return self._term(form[0][0])
+        return self._term(next(iter(form))[0])
 
     def _term(self, term: Expr) -> Bounds:
         self._refresh()

@@ -4,7 +4,7 @@ An access is a record: a statement, a step and its bytes. A record stands for th
 whoever comes after that comes after all earlier times, too. Knowledge is a set of records, an integer with a bit for
 each. So a loop comes back to a state that was seen, however often it runs.
 
-The operations are those of `machine/pipes.py`, with the same meaning as `machine/clocks.py` gives them: a pipe whose flag
+The operations are those of `machine/pipes.py`, with the meaning that `machine/clocks.py` gives them: a pipe whose flag
 is not set is held, and what is issued to it meanwhile queues.
 """
 
@@ -231,9 +231,9 @@ class OrderState:
         if self.wiring.scalar[pipe] == pipe:
             self.issued[pipe] |= self.know[pipe]
 
-    def settle(self, pipes: Sequence[int]) -> None:
+    def settle(self, pipes: Sequence[int], kept: Mask) -> None:
         """Forget the records that come before all that any of these pipes does later: they meet nothing any more."""
-        known = self.active
+        known = self.active & ~kept
         for pipe in pipes:
             known &= self.done[pipe] if self.wiring.overlaps[pipe] else self.known(pipe)
         if known and not self.queues:

@@ -13,7 +13,7 @@ from ptokit.isa.policy import division
 from ptokit.machine.ends import instruction_of
 from ptokit.program import ir
 from ptokit.program.cores import unit_of
-from ptokit.program.expr import BLOCK_NUM, Bounds, Expr, Var
+from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Bounds, Expr, Var, variables
 from ptokit.program.instr_calls import unknown_writes
 from ptokit.program.verify_call import Options
 from ptokit.proof.accesses import memory_of
@@ -55,6 +55,8 @@ def prove(
     """Prove a program that has no errors for its own launch. `bounds` and `facts` are those of its parameters."""
     began = process_time()
     known = dict(bounds or {})
+    if grid is None and not uses_blocks(program):
+        grid = 1
     if grid is not None:
         known[BLOCK_NUM] = grid, grid
     solver = Solver(seconds / 2)
@@ -86,6 +88,12 @@ def prove(
     return Outcome(tuple(dict.fromkeys(open_)), covers, tuple(dict.fromkeys(excludes)), states, process_time() - began)
 
 
+def uses_blocks(program: ir.Program) -> bool:
+    """Whether blocks differ: a program that asks for neither its block nor the grid is for one block."""
+    every = (expr for stmt in ir.walk(program.body) for expr in ir.expressions(stmt))
+    return any(not variables(expr).isdisjoint((BLOCK_IDX, BLOCK_NUM)) for expr in every)
+
+
 NAMES = {ir.Flag: "{0.action}_flag", ir.CrossFlag: "sync_{0.action}", ir.Barrier: "barrier", ir.TileDecl: "{0.name}",
          ir.Assign: "tassign", ir.Loop: "range", ir.Branch: "when"}  # fmt: skip
 
@@ -103,13 +111,14 @@ def _described(fault: Fault, explorer: Explorer, profile: Profile) -> Finding:
     """A fault as what could not be proved."""
     statements, what = explorer.statements, fault.what
     if fault.kind == "left":
-        src, *_ = what if isinstance(what, tuple) else (what,)
         setter = next((each for each in statements if isinstance(each, ir.Flag | ir.CrossFlag)), statements[0])
         return _found(f"that the flag {_flag(what)} is not left set at the end", setter, profile)
-    number = what if isinstance(what, int) else what[0]
+    number = what[0] if isinstance(what, tuple) else what
+    assert isinstance(number, int)
     stmt, other = statements[number], fault.other
     before = at_line(_name(statements[other]), statements[other].where) if isinstance(other, int) else ""
     if fault.kind == "race":
+        assert isinstance(fault.detail, tuple)
         operand, pipe, earlier = fault.detail
         pipes = explorer.wiring.pipes
         return _found(
@@ -159,7 +168,7 @@ def _excluded(program: ir.Program) -> Iterator[str]:
 
 def _covered(program: ir.Program, grid: int | None, bounds: Mapping[Var, Bounds]) -> Iterator[str]:
     """For what a proof holds."""
-    yield "every block of every grid" if grid is None else f"every block of {grid}"
+    yield "every block of every grid" if grid is None else "one block" if grid == 1 else f"every block of {grid}"
     if any(isinstance(stmt, ir.Loop) and not isinstance(stmt.stop, int) for stmt in ir.walk(program.body)):
         yield "every number of iterations"
     if any(isinstance(stmt, ir.Branch) for stmt in ir.walk(program.body)):
