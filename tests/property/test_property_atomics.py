@@ -81,7 +81,7 @@ def test_zeros_of_the_widest_float(atomic: str, negative: bool, order: tuple[flo
 
 @pytest.mark.parametrize(("atomic", "wanted"), [("max", 1), ("min", 0)])
 def test_numbers_of_the_widest_float_are_compared_as_such(atomic: str, wanted: int) -> None:
-    values = np.array([1, 1], np.longdouble) + [0, np.finfo(np.longdouble).eps]
+    values = 1 + np.array([0, np.finfo(np.longdouble).eps], np.longdouble)
     for order in (values, values[::-1]):
         cells = order[:1].copy()
         pto.scatter(cells, order[1:], np.array([0]), atomic=atomic)
