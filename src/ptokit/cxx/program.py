@@ -192,12 +192,12 @@ class _Shapes:
         self._rows: dict[tuple[int, Indices], int] = {}
         self._made: dict[CoreName, tuple[Ints, Ints]] = {}
         self.where = lru_cache(maxsize=None)(self._where)
-        self.placed: dict[tuple[TileSlot, int], int] = {}
-        """The sites that gave tiles of a type an address."""
+        self.given: dict[TileSlot, dict[int, Where | None]] = {}
+        """The places that gave tiles of a type an address."""
         self.families: dict[tuple[TileSlot, int], int] = {}
         """By the type and the address of a tile that is a view of another one, and of that one: a number of both."""
         for _, (first, *others), site in sorted(self._assigned(), key=itemgetter(0)):
-            self.placed.setdefault(first, site)
+            self.given.setdefault(first[0], {}).setdefault(first[1], self.where(site))
             for other in others:
                 self.families[first] = self.families.setdefault(other, -1 - len(self.families))
 
@@ -649,7 +649,8 @@ class _Builder:
         if key not in scope.tiles:
             word = self.words.get(key, (0, ""))[1]
             name = scope.tiles[key] = self.names.new(word or (slot.spec.loc.text if slot.is_pointed else "tile"))
-            placed = self._placed(slot, address[0]) if address else None
+            given = self.shapes.given.get(slot, {}) if address else {}
+            first = evaluate(address[0], dict.fromkeys(variables(address[0]), 0)) if given else 0
             self.tiles[name] = ir.TileDecl(
                 name,
                 slot.spec,
@@ -657,7 +658,8 @@ class _Builder:
                 fresh=not address,
                 named=bool(word),
                 family=self._family(slot, address[0]) if address else None,
-                where=placed or where,
+                given=given,
+                where=given.get(first) or where,
             )
             scope.declared.append(name)
             self.extents[name] = set()
@@ -673,12 +675,6 @@ class _Builder:
             return self.shapes.families[slot, address]
         starts = [at for (_, memory), at in self.shapes.homes.items() if TileType.parse(memory) is slot.spec.loc]
         return max(at for at in starts if at <= address) if starts and isinstance(address, int) else None
-
-    def _placed(self, slot: TileSlot, address: Expr) -> Where | None:
-        """Where a tile got its address, or the first of them."""
-        first = dict.fromkeys(variables(address), 0)
-        site = self.shapes.placed.get((slot, evaluate(address, first)))
-        return None if site is None else self.shapes.where(site)
 
     def _declarations(self, scope: _LoopScope) -> list[ir.Stmt]:
         return [self.tiles[name] for name in scope.declared]
