@@ -63,3 +63,33 @@ def test_an_address_that_is_wrong_in_one_round_is_reported_once_at_its_line(
     lines = (HEAD + "\n" + body).splitlines()
     assert finding["rule"] == rule
     assert address in lines[finding["where"]["line"] - 1]
+
+
+LAUNCH = """\
+    Part a;
+    TASSIGN(a, 0);
+    copy(out + get_block_idx() * N, x + get_block_idx() * N, a);
+}
+extern "C" void launch(float* x, float* out, void* stream) {
+    k<<<4, nullptr, stream>>>(x, out);"""
+
+
+@pytest.mark.parametrize("given", [(), ("--arg", "x=float32[1024]"), ("--fix",)])
+def test_the_grid_is_that_of_the_launch(tmp_path: Path, given: tuple[str, ...]) -> None:
+    """Also if it is refused, and if it is repaired."""
+    output, status = checked(tmp_path, LAUNCH, *given, "--json")
+    assert json.loads(output)["grid"] == 4
+    if "--fix" not in given:
+        text, again = checked(tmp_path, LAUNCH, *given)
+        assert text.startswith("launch over 4 blocks\n")
+        assert again == status == (1 if given else 0)
+
+
+def test_a_run_says_that_it_does_not_judge_order(tmp_path: Path) -> None:
+    checked(tmp_path, "Part a;\nTASSIGN(a, 0);\nRow from(x), to(out);\nTLOAD(a, from);\nTSTORE(to, a);")
+    words = [str(tmp_path / "k.cpp"), "--target", "a5", "--arg", "x=f32[1024]", "--arg", "out=f32[1024]"]
+    runs = {engine: CliRunner().invoke(app, ["run", *words, "--engine", engine]) for engine in ("native", "machine")}
+    assert runs["native"].exit_code == 0
+    assert runs["native"].stderr == "the engine native does not judge order: --engine machine does, and check --run\n"
+    assert runs["machine"].exit_code == CliRunner().invoke(app, ["check", *words]).exit_code == 1
+    assert not runs["machine"].stderr

@@ -148,19 +148,21 @@ def outside(
 ) -> list[Finding]:
     """A finding for each place that uses what is in no array, or more elements of an array than it has: the first of
     its calls."""
-    lost = {group.call.site: use.offset for group in groups for use in _lost(group.call)}
-    if lost:
-        return [_lost_finding(address).at(where(site)) for site, address in lost.items()]
     found: dict[int, _Outside] = {}
     needed: dict[int, int] = {}
     for use in sorted(_all_outside(launch, groups), key=lambda use: use.number):
         found.setdefault(use.call.site, use)
         needed[use.argument] = max(needed.get(use.argument, 0), use.most + 1)
+    lost = {group.call.site: use.offset for group in groups for use in _lost(group.call)}
     return [
-        _finding(use, _block(launch, use.number), launch.arguments[use.argument].name, needed[use.argument])
-        .at(where(site))
-        for site, use in found.items()
-    ]  # fmt: skip
+        *(_lost_finding(address).at(where(site)) for site, address in lost.items() if site not in found),
+        *(
+            _finding(use, _block(launch, use.number), launch.arguments[use.argument].name, needed[use.argument]).at(
+                where(site)
+            )
+            for site, use in found.items()
+        ),
+    ]
 
 
 def _lost(call: RecordedCall) -> Iterator[RecordedArray]:
