@@ -84,9 +84,7 @@ def _dynamic(profile: Profile, used: int) -> int:
 def _header_findings(program: Program, profile: Profile) -> Iterator[Finding]:
     for instr in instructions(program.body):
         if instr.opaque_form and not is_in_cpp(instr.name, instr.opaque_form):
-            message = (
-                f"{instr.name} on {profile.name}: the C++ headers have no call for it"
-            )
+            message = f"{instr.name} on {profile.name}: the C++ headers have no call for it"
             fix = "convert to another form"
             yield Finding("error", "CP-HDR-01", message, fix=fix, where=instr.where, target=profile.name)
             continue
