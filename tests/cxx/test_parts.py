@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit.cxx.program import foldable
+from ptokit.cxx.call_shapes import foldable
 from ptokit.finding import OPAQUE, Finding
 from ptokit.lang import recorded
 from ptokit.lang.launch import mode_of

@@ -13,12 +13,13 @@ from typing import Any, cast
 
 import numpy as np
 
+from ptokit.cxx.call_shapes import MOST_UNLIKE, foldable
 from ptokit.cxx.compile import CompileError, CompileOptions
 from ptokit.cxx.entries import CppEntry
 from ptokit.cxx.lines import ElfError
 from ptokit.cxx.parameters import Parameter
 from ptokit.cxx.problems import OWN_CODE, problem_findings
-from ptokit.cxx.program import MOST_UNLIKE, foldable, program_of
+from ptokit.cxx.program import program_of
 from ptokit.cxx.record import ArrayArgument, ScalarArgument, record
 from ptokit.cxx.recording import RecordedLaunch, Recording
 from ptokit.cxx.uses import ArrayUse, array_uses

@@ -251,7 +251,7 @@ def busy(lengths: Sequence[int], seed: int = 0) -> Array:
     "lengths",
     [
         [1], [2, 1], [4, 5], [LONG, LONG + 1], [31, 32, 33], [SORTED - 1, SORTED, SORTED + 1], [1] * 200,
-        [SORTED + 1, *[1] * (WINDOW - SORTED - 1)], [WINDOW], [WINDOW + 1], [3 * WINDOW // 2, 5, WINDOW, 1, 70],
+        [SORTED + 1, *[1] * (WINDOW - SORTED - 1)], [WINDOW], [WINDOW + 1], [5, 3 * WINDOW // 2, WINDOW, 1, 70],
     ],
     ids=lambda lengths: f"{len(lengths)} rows, most {max(lengths)}",
 )  # fmt: skip
