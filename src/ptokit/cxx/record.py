@@ -199,9 +199,9 @@ class _RecordingRun:
     def run(self, cores: Sequence[CoreName], subblocks: int) -> Recording:
         self._shared.set("cores", sum(CORES[core] for core in set(cores)))
         self._shared.set("subblocks", subblocks)
-        least, most = (1, VECTOR_CORES) if subblocks == AS_ASKED else (subblocks, subblocks)
-        on_cube, on_vector = "cube" in cores, "vector" in cores
-        self._runs = on_cube + least * on_vector, on_cube + most * on_vector
+        on_cube, on_vector = "cube" in cores, "vector" in cores  # a source may state one vector core for each cube core
+        most = VECTOR_CORES if subblocks == AS_ASKED else subblocks
+        self._runs = on_cube + on_vector, on_cube + most * on_vector
         self._shared.set("informs", self._inform is not None)
         task = {
             "library": str(self._library.resolve()), "grid": self._grid, "name": self._entry,
