@@ -363,6 +363,12 @@ def opaque_rows() -> dict[str, OpaqueRow]:
     return {row.name: row for row in ROWS}
 
 
+def is_in_cpp(name: str, form: str) -> bool:
+    """Whether C++ has a call of this form. Others are of texts, or steps of recordings."""
+    row = opaque_rows().get(name)
+    return (name, form) not in WITH_VALUES and (row is None or row.in_cpp)
+
+
 @cache
 def _by_op() -> dict[str, OpaqueRow]:
     return {row.op: row for row in opaque_rows().values()}
