@@ -66,8 +66,9 @@ BY_STEP = (
     "wide as the source; the documents ask for one without gaps"
 )
 BY_ROWS = (
-    "if the type of an accumulator states no rows, columns of fractals are as far apart as what is valid "
-    "(TMov.hpp:126); here, as in whole tiles: producers and consumers agree, and both are inside the tile"
+    "of an accumulator whose type states no valid rows, columns of fractals are as far apart as what is valid "
+    "(TMov.hpp:124, 129; TMatmul.hpp:41 takes no distance); here, as in whole tiles: producers and consumers agree, "
+    "and both are inside the tile"
 )
 COLUMNS = "all columns of a tensor of fractals are moved (tload_common.hpp:55), in the padding of the tile"
 WHOLE_ROWS = "rows of factors and addends are moved whole (TMov.hpp:51, 87): no valid element depends on it"
@@ -91,7 +92,7 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("a5:tload", "refused by TL-02", f"{OF_TENSOR} (TLoad.hpp:426)"),
     ("a5:tconcat", "refused by CP-CAT-01", ASSERTED),
     ("a5:tgather", "refused by CP-GTM-01", BY_STEP),
-    ("a5:(tmatmul|tmov)", "(read|write) less acc", BY_ROWS),
+    ("a5:(tmatmul|tmov):open", "(read|write) less acc", BY_ROWS),
     ("a5:tmov", "write padding (bias|scaling)", WHOLE_ROWS),
     ("a5:tmatmul", "refused by CP-MM-02", NO_EXTENTS),
     ("a2a3:ttrans:wrs", "pipes|flags|write less", CONVOLUTION),
@@ -129,9 +130,10 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("a5:tfusedmuladd", "write (more|less)", MOVED_TWICE),
     ("tsels?", "read less", "the documents give every row of a mask its value (CP-SEL-01); the header reads its bits"),
 )
-"""Instructions, of all families or one, with the bytes of their widest elements, in a form or with a finding, or of
-sources with compact tiles, or all that are opaque; kinds of difference, and perhaps a memory; the reason. The first two
-are patterns. What holds for `more` holds for `padding`."""
+"""Instructions, of all families or one, with the bytes of their widest elements, in a form or with a finding, of
+sources with compact tiles or with an accumulator whose valid rows are known at run time only (`open`), or all that are
+opaque; kinds of difference, and perhaps a memory; the reason. The first two are patterns. What holds for `more` holds
+for `padding`."""
 
 
 def reason(names: Sequence[str], kind: str, memory: str) -> str:

@@ -103,11 +103,14 @@ class Assumed:
     """Operands that it touches behind a barrier of its own only (A-73)."""
     ends: bool = False
     """Whether it ends with one."""
+    is_open: bool = False
+    """Whether the valid rows of an accumulator are known at run time only."""
 
     def names(self, family: str, *, is_compact: bool) -> list[str]:
         """What rows of accepted differences call it."""
         name = f"{family}:{self.name}"
-        more = [*(["opaque"] if self.is_opaque else []), *([f"{name}:compact"] if is_compact else [])]
+        has = {"opaque": self.is_opaque, f"{name}:compact": is_compact, f"{name}:open": self.is_open}
+        more = [word for word, holds in has.items() if holds]
         return [self.name, name, f"{name}:{self.width}", f"{name}:{self.form}", *more]
 
     @property
@@ -182,11 +185,12 @@ def watched() -> Iterator[list[Assumed]]:
         refused = "" if rows else _rule(site.findings)
         fenced = [step for step in executed.steps if isinstance(step, PipeWork) and (step.fences or step.ends)]
         late = frozenset(name for step in fenced for name in step.late)
-        tiles = (each for each in executed.call.values.values() if isinstance(each, TileSpec))
+        tiles = [each for each in executed.call.values.values() if isinstance(each, TileSpec)]
+        is_open = any(each.loc is TileType.Acc and each.dynamic[0] for each in tiles)
         width = max((tile.dtype.size for tile in tiles), default=0)
         found.append(Assumed(
             _name(executed.instr), seen, flags, tuple(rows), core, tuple(boxes), form, executed.block, refused,
-            executed.where, width, bool(form), late, any(step.ends for step in fenced),
+            executed.where, width, bool(form), late, any(step.ends for step in fenced), is_open,
         ))  # fmt: skip
         check_bursts(self, executed, site, touches)
 

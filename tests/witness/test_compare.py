@@ -85,6 +85,12 @@ def test_a_reason_is_for_a_kind_and_a_form(name: str, kind: str, form: str, is_k
     assert bool(reason(names, kind, "mat")) == is_known
 
 
+def test_a_reason_may_be_for_accumulators_with_rows_of_run_time_only() -> None:
+    open_ones, others = (replace(assumed(), name="tmatmul", is_open=each) for each in (True, False))
+    found = [bool(reason(each.names("a5", is_compact=False), "write less", "acc")) for each in (open_ones, others)]
+    assert found == [True, False]
+
+
 def test_a_reason_holds_for_its_instructions_kinds_and_memories() -> None:
     names = ["tload", "a5:tload", "a5:tload:4"]
     assert reason(names, "write padding", "mat")
