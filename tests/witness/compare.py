@@ -41,7 +41,7 @@ from ptokit.witness.extents import NOTHING, REPEAT, Ranges, merged, without
 from ptokit.witness.headers import Checkout
 from ptokit.witness.prelude import table_of
 from ptokit.witness.record import Witness
-from tests.witness.accepted import reason
+from tests.witness.accepted import row_of
 from tests.witness.emitted import call_of
 from tests.witness.kept import PUBLIC, Kept
 
@@ -297,8 +297,8 @@ class Comparison:
     family: str = ""
     calls: Counter[str] = field(default_factory=Counter[str])
     differ: Counter[str] = field(default_factory=Counter[str])
-    accepted: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
-    """By instruction and reason: the calls with a difference that has a reason."""
+    accepted: Counter[tuple[str, int]] = field(default_factory=Counter[tuple[str, int]])
+    """By instruction and row of reasons: the calls with a difference that has a reason."""
     overloads: Counter[tuple[str, int, str]] = field(default_factory=Counter[tuple[str, int, str]])
     """By public instruction, line of the overload and outcome, `agree`, `reason` or `differ`: the calls."""
     examples: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
@@ -343,13 +343,11 @@ class Comparison:
         self.calls[assumed.name] += 1
         all_found = differences(observed, assumed)
         names = assumed.names(self.family, is_compact=self.is_compact)
-        reasons = [reason(names, kind, how.partition(" ")[0]) for kind, how in all_found]
-        self.accepted.update({(assumed.name, each) for each in reasons if each})
-        outcome = "agree" if not all_found else "reason" if all(reasons) else "differ"
+        rows = [row_of(names, kind, how.partition(" ")[0]) for kind, how in all_found]
+        self.accepted.update({(assumed.name, row) for row in rows if row >= 0})
+        outcome = "agree" if not all_found else "differ" if min(rows) < 0 else "reason"
         self.overloads[observed.name, observed.line, outcome] += 1
-        if found := [
-            f"{kind} {how}".strip() for (kind, how), known in zip(all_found, reasons, strict=True) if not known
-        ]:
+        if found := [f"{kind} {how}".strip() for (kind, how), known in zip(all_found, rows, strict=True) if known < 0]:
             self.differ[assumed.name] += 1
             examples = self.examples.setdefault(assumed.name, [])
             if len(examples) < EXAMPLES:
