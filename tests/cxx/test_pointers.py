@@ -118,8 +118,12 @@ AICORE inline void looked_up(__gm__ float* x, __gm__ int32_t* at, __gm__ float* 
         order(PIPE_MTE3, PIPE_MTE2);
     }
 }
-__global__ AICORE void by_value(__gm__ float* x, __gm__ int32_t* at, __gm__ float* out) { looked_up<false>(x, at, out); }
-__global__ AICORE void by_pointer(__gm__ float* x, __gm__ int32_t* at, __gm__ float* out) { looked_up<true>(x, at, out); }
+__global__ AICORE void by_value(__gm__ float* x, __gm__ int32_t* at, __gm__ float* out) {
+    looked_up<false>(x, at, out);
+}
+__global__ AICORE void by_pointer(__gm__ float* x, __gm__ int32_t* at, __gm__ float* out) {
+    looked_up<true>(x, at, out);
+}
 
 // one element too many
 __global__ AICORE void beyond(__gm__ float* x, __gm__ float* out) {

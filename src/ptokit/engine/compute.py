@@ -143,6 +143,11 @@ def _add_multiple(_shape: Shape, dtype: DType, y: Array, x: Array, factor: Array
     return _rounded(_wide(y) + _wide(product), dtype)
 
 
+def _then_added(function: Callable[..., Array], shape: Shape, dtype: DType, a: Array, b: Array, c: Array) -> Array:
+    """The result of an operation and another number; both steps are rounded."""
+    return _arithmetic(np.add, shape, dtype, _arithmetic(function, shape, dtype, a, b), c)
+
+
 def _rectified(function: Op, shape: Shape, dtype: DType, *inputs: Array) -> Array:
     """Zero where the result of an operation is below it."""
     return _rectify(shape, dtype, function(shape, dtype, *inputs))
@@ -461,6 +466,8 @@ OPS: dict[str, Op] = {
     "relu": _rectify,
     "prelu": _leak,
     "axpy": _add_multiple,
+    "addc": partial(_then_added, np.add),
+    "subc": partial(_then_added, np.subtract),
     "axpyrelu": partial(_rectified, _add_multiple),
     "subrelu": partial(_rectified, partial(_arithmetic, np.subtract)),
     "addreluconv": partial(_rectified_as, np.add),

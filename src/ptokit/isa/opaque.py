@@ -245,9 +245,8 @@ def _own_form(definition: Instruction, has_work: bool) -> OpaqueForm | None:
 
 ROWS = (
     # vector arithmetic
-    *_rows("taddc tsubc", "V", "w:dst r:src0,src1,src2"),
-    *_rows("taddsc tsubsc", "V", "w:dst r:src0 n:scalar r:src1"),
     *_rows("taddrelu", "V", BINARY),
+    *_modelled("taddc tsubc taddsc tsubsc"),
     *_modelled("taddreluconv tadddeqrelu tsubrelu tsubreluconv tmuladddst tfusedmuladd tfusedmuladdrelu"),
     *_modelled("tprelu txor txors trem trems tfmod tfmods tpow tpows trsqrt"),
     *_rows("tcmps", "V", BINARY),
@@ -271,8 +270,8 @@ ROWS = (
         "w:dst n:key,counter",
     ),
     *_modelled("tconcat", "w:dst r:src0,src1,src0_idx,src1_idx", "w:dst r:src0,src1 w:dst_idx r:src0_idx,src1_idx"),
-    *_rows("tinterleave", "V", "w:dst1,dst0 r:src1,src0"),
-    *_rows("tdeinterleave", "V", "w:dst1,dst0 r:src1,src0", "w:dst1,dst0 r:src"),
+    *_modelled("tinterleave"),
+    *_modelled("tdeinterleave", "w:dst1,dst0 r:src"),
     *_rows("tpack", "V", UNARY),
     *_rows("treshape", BY_MEMORY, UNARY),
     *_rows("bitcast", BY_MEMORY, UNARY, in_cpp=False),
