@@ -10,6 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 from tempfile import mkdtemp
 
+import pytest
+
+from ptokit.cxx import compile as compiling
 from ptokit.cxx.compile import (
     ANNOUNCED,
     COMPILED_RECORDERS,
@@ -35,6 +38,7 @@ def _compiler() -> list[str]:
 COMPILER = _compiler()
 """The command of the compiler that ptokit finds; empty if there is none."""
 SOURCES = Path(__file__).with_name("sources")
+HEADERS = str(generated_headers())
 COMMON = (
     "-std=c++20",
     "-fPIC",
@@ -45,8 +49,8 @@ COMMON = (
     "-Wextra",
     UNCHECKED,
     f"-I{OWN}",
-    f"-I{generated_headers() / 'own'}",
-    f"-I{generated_headers()}",
+    f"-I{HEADERS}/own",
+    f"-I{HEADERS}",
 )
 FAMILY = find_compiler().family if COMPILER else "gcc"
 KERNEL = ("-O1", "-fno-inline", "-fno-optimize-sibling-calls", *ANNOUNCED[FAMILY])
@@ -69,7 +73,7 @@ class Built:
     source: Path
     target: str = "a2a3"
     texts: SourceTexts = field(default_factory=lambda: SourceTexts([SOURCES]))
-    own: tuple[str, ...] = (str(INCLUDE), str(generated_headers()))
+    own: tuple[str, ...] = (str(INCLUDE), HEADERS)
 
     @property
     def path(self) -> Path:
@@ -110,8 +114,10 @@ def runtime() -> Path:
     return made
 
 
-def keep_recorder() -> None:
-    """Put the recorder into the cache that is used now, as if another source had been compiled before."""
+def keep_recorder(patch: pytest.MonkeyPatch) -> None:
+    """Put the recorder into the cache that is used now, as if another source had been compiled before. It depends on
+    the folder of the generated headers, which stays the first one."""
+    patch.setattr(compiling, "generated_headers", lambda: Path(HEADERS))
     if COMPILER and not COMPILED_RECORDERS:
         source = folder() / "empty.cpp"
         source.write_text("")
