@@ -207,3 +207,31 @@ def test_a_check_says_what_it_takes(kernels: dict[str, CppKernel], tmp_path: Pat
     )
     assert done.exit_code == 1
     assert f"pointers.cpp:{line('// goes beyond')}:" in done.output and "64 of x" in done.output
+
+
+@pytest.mark.parametrize(
+    ("source", "destination"),
+    [("(__gm__ float*)0x1234560000", "out"), ("x", "(__gm__ float*)0x40"), ("x", "nullptr")],
+)
+def test_an_address_in_no_array_is_an_error(tmp_path: Path, source: str, destination: str) -> None:
+    file = tmp_path / "wild.cpp"
+    head = SOURCE.partition("// arrays only")[0]
+    file.write_text(f"""{head}
+__global__ AICORE void wild(__gm__ float* x, __gm__ float* out) {{
+    Part a;
+    TASSIGN(a, 0);
+    Row from({source}), to({destination});
+    TLOAD(a, from);
+    order(PIPE_MTE2, PIPE_MTE3);
+    TSTORE(to, a);
+}}
+""")
+    kernel = pto.load(file, "wild", target="a5")
+    with pytest.raises(VerifyError) as refusal:
+        launched(kernel, x=np.zeros(64, "float32"), out=np.zeros(64, "float32"))  # pyright: ignore[reportArgumentType]
+    (finding,) = refusal.value.findings
+    call = "TLOAD" if source != "x" else "TSTORE"
+    lines = file.read_text().splitlines()
+    assert (finding.rule, finding.level) == ("KN-20", "error")
+    assert finding.where is not None and call in lines[finding.where.line - 1]
+    assert "address 0x" in finding.message

@@ -500,7 +500,8 @@ def test_every_kernel_of_the_target_has_its_chain(name: str) -> None:
     by_scalar |= {"tconcat", "textract", "tinsert"}
     by_scalar |= {f"trow{op}" for op in ("sum", "max", "min", "prod", "argmax", "argmin")}
     others = {route for route in profile(name).handshakes if route not in indexed}
-    on_a5 = {"tdivs", "textract", "tinsert"}  # integers (a5/TDivS.hpp:65), elements (a5/TInsert.hpp:482)
+    by_scalar |= (counted := {f"tmrgsort{count}" for count in (2, 3, 4)})
+    on_a5 = {"tdivs", "textract", "tinsert", *counted}  # integers (a5/TDivS.hpp:65), elements (a5/TInsert.hpp:482)
     assert {route.partition(".")[0] for route in others} == {"a2a3": by_scalar, "a5": on_a5}.get(name, set())
     for route, kernel in profile(name).kernels.items():
         assert route in indexed or kernel.launch is kernel.work is None, route

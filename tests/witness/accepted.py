@@ -29,7 +29,12 @@ COMPACT = (
     "a5/TExtract.hpp:195, 323, a5/TMov.hpp:518); here, as in whole tiles: producers and consumers agree, and both are "
     "inside the tile"
 )
-PADDED = "the rest of the last block of valid columns is left to the load, which pads it (TFillPad.hpp:171)"
+PADDED = (
+    "the rest of the last block of valid columns is left to the load, which pads it (a2a3/TFillPad.hpp:328, "
+    "a5/TFillPad.hpp:171)"
+)
+KEPT = "what is valid stays in its place (TFillPad.hpp:227, a5/TFillPad.hpp); here, it is copied onto itself"
+INVERTED = "`ne` inverts all bits of the mask (TCmps.hpp:109), also those that no element has"
 UP_TO = "the extent of an opaque instruction covers every call that was seen (docs/witness.md)"
 UNROLLED = "scales are stored twice (TQuant.hpp:597); the vendor's test has room for both (tmov_zz_kernel.cpp:93)"
 FRACTALS = "whole fractals are moved and multiplied, in the padding of boxed tiles: no valid element depends on it"
@@ -76,7 +81,7 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("a5:mscatter", "read less", DATA),
     ("a2a3:tscatter:wr", "flags", COPIED),
     ("syncall", "flags", ALL_AT_ONCE),
-    ("a2a3:(tload|tmov|tmatmul(_acc|_bias)?)", "(read|write) padding", PADDING),
+    ("a2a3:(tload|tmov|(tmatmul|tgemv)(_acc|_bias)?)", "(read|write) padding", PADDING),
     ("a2a3:tload", "refused by TL-02", f"{OF_TENSOR} (tload_common.hpp:21)"),
     ("a2a3:tload:TL-03", "write more", MORE_ROWS),
     ("a2a3:tstore:TT-01", "read more", MORE_ROWS),
@@ -97,7 +102,9 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
         COMPACT,
     ),
     ("a5:textract", "(read|write) padding (mat|left|right)", FRACTALS),
-    ("a5:tfillpad", "write less mat", PADDED),
+    ("tfillpad", "write less mat", PADDED),
+    ("tfillpad_inplace", "(read|write) less", KEPT),
+    ("a2a3:tcmps:wrr", "read more", INVERTED),
     ("a5:tload", "write padding mat", LOADED),
     ("a5:tload", "write padding vec", COLUMNS),
     ("a5:tload:TL-03", "write more mat", MORE_ROWS),
@@ -141,6 +148,32 @@ UNCOMPARED: tuple[tuple[str, str, str], ...] = (
     ("", r"(SETFMATRIX|SET_IMG2COL_RPT|SET_IMG2COL_PADDING|SET_QUANT_\w+)\b.*", "sets registers"),
     ("", r"TPREFETCH\b.*", "fills a cache: no byte of the chip"),
     ("", r"SYNCALL<SyncCoreType>.*", "a barrier of the hardware: no byte of the chip"),
+    ("", r"(TPUSH|TPOP)<TileSplitAxis>\(pipe, gmTensor\)", "hands a tensor over: flags only, no byte of the chip"),
+    (
+        "a2a3",
+        r"TMOV(_FP)?<STPhase.*|TMOV<AccToVecMode.*",
+        "does not compile: no `TMOV_IMPL` takes a phase or a mode (TMov.hpp:170, 180, 191, 203)",
+    ),
+    (
+        "a2a3",
+        r"TEXTRACT<AccToVecMode.*",
+        "does not compile: no `TEXTRACT_IMPL` takes a mode (TExtract.hpp:465, 492, 508, 526)",
+    ),
+    (
+        "a2a3",
+        r"TINSERT<AccToVecMode.*",
+        "does not compile: no `TINSERT_IMPL` takes a mode (TInsert.hpp:162, 197, 213, 231)",
+    ),
+    (
+        "a2a3",
+        r"TQUANT<auto>\(dst, src, scale, offset\)",
+        "does not compile: `TQUANT_IMPL` takes a workspace (TQuant.hpp:23)",
+    ),
+    (
+        "a2a3",
+        r"(TPUSH|TPOP)<pto::Grid.*",
+        "communication: tiles for other ranks, in windows of theirs (GridTPush.hpp, GridTPop.hpp)",
+    ),
 )
 """Why overloads are not compared: the family, or all; names and operands, as a pattern."""
 

@@ -63,6 +63,8 @@ SAME = {"TPUSH": "tstore", "TPOP": "tload"}
 """Instructions of the headers that are others on the machine: queues between the cores lie in global memory."""
 PUSHED = {"vec": "tmov", "mat": "tinsert"}
 """The same for pushes on A5 into UB or L1 of the other core (TPush.hpp)."""
+FACTORS = "_fp"
+"""The end of the machine's names of instructions with a tile of factors; in C++ some have it (TMOV, TMOV_FP)."""
 UNBOXED = ("nd", "dn")
 """Forms of tiles without fractals."""
 SOMEWHERE = {"read": "gather", "write": "scatter"}
@@ -404,7 +406,7 @@ def compare(witness: Witness, source: Source, target: str, into: Comparison, own
                 observed.sort(key=lambda pair: pair[0])
                 assumed.sort(key=lambda each: each.place)
             calls = [call for _, call in observed]
-            names = [*map(named, calls)], [call.name for call in assumed]
+            names = [*map(named, calls)], [call.name.removesuffix(FACTORS) for call in assumed]
             if names[0] != names[1]:
                 into.files["unlike"] += 1
                 into.unlike.append(f"{file.name} {kernel.entry.name}: {apart(*names)}")
@@ -416,9 +418,9 @@ def compare(witness: Witness, source: Source, target: str, into: Comparison, own
 
 
 def named(call: Observed) -> str:
-    """The instruction of the machine that a call is."""
+    """The instruction of the machine that a call is, without the suffix of factors."""
     into = [PUSHED[place.memory] for place in call.bytes_of("write") if place.memory in PUSHED]
-    return into[0] if into and call.name == "TPUSH" else SAME.get(call.name, call.name.lower())
+    return into[0] if into and call.name == "TPUSH" else SAME.get(call.name, call.name.lower()).removesuffix(FACTORS)
 
 
 def apart(headers: Sequence[str], machine: Sequence[str]) -> str:

@@ -335,6 +335,8 @@ def _as_form(definition: Instruction, call: RecordedCall, arrays: Arrays) -> tup
     form, chosen = _matched(definition, call)
     params = {param.name: param for param in definition.operands}
     places = {word: place for place, word in chosen.items()}
+    if definition.cpp.in_place:
+        places.setdefault(definition.cpp.in_place, 0)
     slots, numbers = list[Slot](), list[int]()
     for param in definition.operands:
         if param.name in places:
@@ -371,7 +373,7 @@ def _choices(definition: Instruction, form: _CallForm, count: int) -> Iterator[t
     if definition.workspace and TMP not in words:
         words = (*words, TMP)
     words += definition.cpp.ignored
-    needed = {param.name for param in definition.operands if not param.optional}
+    needed = {param.name for param in definition.operands if not param.optional} - {definition.cpp.in_place}
     optional = [k for k, word in enumerate(words) if word not in needed]
     missing = len(words) - count
     if 0 <= missing <= len(optional):

@@ -29,6 +29,7 @@ from typing import Any, Literal
 
 from ptokit.brief import brief
 from ptokit.isa.catalog import variants
+from ptokit.isa.common import SCALAR_LAST, certain
 from ptokit.isa.dtype import DType
 from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Cpp, Destination, Instruction, Param
 from ptokit.isa.kernel import ByteRows, Cost, Effect, Handshake, Pair, RouteKernel, full_launch
@@ -36,6 +37,7 @@ from ptokit.isa.layout import Layout
 from ptokit.isa.move import NOTHING, UNSPECIFIED, Access, Compute, Input
 from ptokit.isa.operand import ScalarSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import TileType
+from ptokit.isa.reduce import is_one_step
 from ptokit.isa.spelling import TMP, OpText
 from ptokit.isa.table import Table
 from ptokit.isa.timg2col import IMAGE_FORM, NUMBERS, image_to_columns, load_image
@@ -361,6 +363,12 @@ def opaque_rows() -> dict[str, OpaqueRow]:
     return {row.name: row for row in ROWS}
 
 
+def is_in_cpp(name: str, form: str) -> bool:
+    """Whether C++ has a call of this form. Others are of texts, or steps of recordings."""
+    row = opaque_rows().get(name)
+    return (name, form) not in WITH_VALUES and (row is None or row.in_cpp)
+
+
 @cache
 def _by_op() -> dict[str, OpaqueRow]:
     return {row.op: row for row in opaque_rows().values()}
@@ -465,7 +473,7 @@ def opaque(name: str, form: str) -> Instruction:
         modifiers=(),
         rules=(),
         lower=with_values or lower,
-        route=lambda call: f"{name}.{pipe or pipe_of(call)}",
+        route=lambda call: f"{name}.{pipe or pipe_of(call)}{_suffix(call)}",
         kernels={family: kernels if accesses else {**kernels, **_own_kernels(family, name, params)} for family in NPU},
         cpp=Cpp(call=f"{name.upper()}({', '.join(names)})"),
         destination=Destination(in_place=Table(dict.fromkeys(EVERYWHERE, True))),
@@ -585,7 +593,8 @@ def _own_kernels(family: str, name: str, params: tuple[Param, ...]) -> dict[str,
     """What headers do otherwise than one instruction of the vector unit does. A gather of rows writes one for each of
     the source (TGather.hpp:125). Those of A2/A3 read indices by the scalar pipe (TConcat.hpp:135), scatter by it
     (TScatter.hpp:145), and find positions in columns by two rows of a workspace, which may be longer than its tile
-    (TColReduceIdx.hpp:129)."""
+    (TColReduceIdx.hpp:129). A number in a tile is read by the scalar pipe (TCmps.hpp:138), which also takes what was
+    found in rows out of the workspace (TRowReduceIdxOps.hpp:277)."""
     plain = dict(_kernels(name, "V", params))
     operands = tuple(param.name for param in params)
     if name.startswith("simt_"):
@@ -600,11 +609,37 @@ def _own_kernels(family: str, name: str, params: tuple[Param, ...]) -> dict[str,
     if family == "a2a3" and name in ("tcolargmax", "tcolargmin") and operands == ("dst", "dst_idx", "src", WORK):
         more = Effect(WORK, "write", "V", _two_steps)
         return {route: replace(kernel, effects=(*kernel.effects, more)) for route, kernel in plain.items()}
+    if family == "a2a3" and operands == BY_SCALAR_LAST:
+        last = tuple(Effect(each.name, each.access, "V" if each.name == "src" else "S") for each in params)
+        found = Effect(WORK, "write", "V")
+        cost = dict.fromkeys("VS", ESTIMATE)
+        return {
+            f"{name}.V": plain[f"{name}.V"],
+            f"{name}.V.scalar": RouteKernel((found, *last), handshake=SCALAR_LAST, cost=cost),
+        }
+    if (family, name) == ("a2a3", "tcmps"):
+        effects = (Effect(each.name, each.access, "S" if each.name == "src1" else "V") for each in params)
+        handshake = Handshake((("V", "S"), ("MTE1", "S"), ("MTE2", "S")), ("S", "V"))
+        return {f"{name}.V": RouteKernel(tuple(effects), handshake=handshake, cost=dict.fromkeys("SV", ESTIMATE))}
     if (family, name) == ("a2a3", "tconcat") and any(param.name in INDICES for param in params):
         effects = (Effect(each.name, each.access, "S" if each.name in INDICES else "V") for each in params)
         handshake = Handshake((("MTE2", "S"),), ("S", "V"), between=(("S", "V"),))
         return {f"{name}.V": RouteKernel(tuple(effects), handshake=handshake, cost=dict.fromkeys("SV", ESTIMATE))}
     return {}
+
+
+BY_SCALAR_LAST = ("dst", "dst_idx", "src", WORK)
+"""The operands of a search for elements and their positions."""
+
+
+def _suffix(call: Call) -> str:
+    """The end of the route of a search in rows, if a scalar loop takes what was found: of rows longer than a step, and
+    into tiles that are no columns (TRowReduceIdxOps.hpp:276, 330)."""
+    names = tuple(param.name for param in call.instruction.operands)
+    if not call.lookup({"a2a3": call.instruction.name.startswith("trowarg") and names == BY_SCALAR_LAST}, False):
+        return ""
+    is_column = certain(lambda: call.values["dst"].cols == call.values["dst_idx"].cols == 1 and is_one_step(call))
+    return "" if is_column else ".scalar"
 
 
 def _rows_of_source(call: Call) -> ByteRows:

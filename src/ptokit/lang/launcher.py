@@ -48,7 +48,7 @@ from ptokit.lang.launch import (
 from ptokit.lang.tensor import Arguments, is_integer
 from ptokit.machine import MACHINE
 from ptokit.machine.report import MachineOptions, MachineReport, Patch, is_enough
-from ptokit.program.ir import MOST_BLOCKS, Argument, Float, Integer, Program
+from ptokit.program.ir import CPP, CPP_FFTS, MOST_BLOCKS, Argument, Float, Integer, Program
 from ptokit.program.order import races
 from ptokit.program.repair import Edit, Unpatchable
 from ptokit.progress import task
@@ -147,6 +147,8 @@ class Launchable(ABC):
     targets: tuple[str, ...] = ()
     """The only targets that it is for; empty for any."""
     defined_by: type[Definition] = Definition
+    mode = "manual"
+    """`auto` if ptokit adds its flags."""
 
     @property
     def definition(self) -> Definition:
@@ -338,7 +340,22 @@ class Launcher:
         edits: Sequence[Edit],
         is_right: Callable[[Program], bool],
     ) -> Patch:
-        """Edits in the kernel's source, if its program is then right."""
+        """Edits in the kernel's source, if its program is then right: for both vector cores, else for each its own."""
+        patch = self._patched_once(arguments, mode, program, edits, is_right)
+        if patch.refusal and program.form in (CPP, CPP_FFTS) and program.vector_cores > 1:
+            apart = [replace(edit, is_apart=True) for edit in edits]
+            again = self._patched_once(arguments, mode, program, apart, is_right)
+            return patch if again.refusal else again
+        return patch
+
+    def _patched_once(
+        self,
+        arguments: Arguments,
+        mode: Mode,
+        program: Program,
+        edits: Sequence[Edit],
+        is_right: Callable[[Program], bool],
+    ) -> Patch:
         try:
             patch = self.kernel.definition.rewritten(program, edits)
             for name, before, after in self.kernel.definition.variants(patch):

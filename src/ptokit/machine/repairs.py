@@ -16,11 +16,13 @@ from ptokit.machine.report import NEEDLESS, ORDER, Patcher, Repair
 from ptokit.machine.trial import Faults, Replay
 from ptokit.program import ir, repair
 from ptokit.program.cores import OTHER, StatementCores
-from ptokit.program.expr import Expr
+from ptokit.program.expr import Expr, apply
 from ptokit.program.instr_calls import access_of, named_operands
 from ptokit.program.ir import CPP, Barrier, Instr, LoadScalar, Program, Stmt, View, transform, walk
 from ptokit.program.memory import Path, statements
 from ptokit.program.order import WAIT, Insertion
+from ptokit.program.streams import is_second, sets_both
+from ptokit.target.profile import CROSS_IDS, VECTOR_CORE
 from ptokit.target.registry import PROFILES
 
 MOST_RUNS = 120
@@ -78,6 +80,7 @@ class Search:
 
     def __init__(self, replay: Replay, *, alternates: bool) -> None:
         self.replay, self.program, self.profile = replay, replay.program, replay.executable.profile
+        self.both = sets_both(self.program, self.profile)
         self.alternates = alternates
         """Whether event ids may be expressions."""
         self.refused: set[repair.Unit] = set()
@@ -162,7 +165,7 @@ class Search:
         """For cores that wait for each other: let one of them wait where it needs what the other one wrote."""
         if not any(fault.kind == repair.STUCK for fault in self.faults(()).flags):
             return
-        for unit in postponed(repair.Edited(self.program, ())):
+        for unit in postponed(repair.Edited(self.program, ()), both=self.both):
             if self._best is None and self._executed(repair.Edited(self.program, (unit,)).program) is not None:
                 self._offer_whole((unit,))
 
@@ -205,12 +208,18 @@ class Search:
             if found.races:
                 after = repair.Edited(self.program, added)
                 ends = ((after.origin(race.first), after.origin(race.then), race) for race in found.races)
-                links = [
-                    repair.link_between(edited, edited.now(first), edited.now(then), race.src, race.dst)
+                races = [
+                    replace(race, first=edited.now(first), then=edited.now(then))
                     for first, then, race in ends
                     if first is not None and then is not None and (race.src != race.dst or race.within)
                 ]
-                added = (*units, *self._missing(edited, links, alternate))
+                links = {race: repair.link_between(edited, race.first, race.then, race.src, race.dst) for race in races}
+                added = (*units, *self._missing(edited, filter(None, links.values()), alternate))
+                apart = [race for race, link in links.items() if link is None]
+                added = (
+                    *added,
+                    *repair.handed_over(edited, repair.Edited(self.program, added).program, self.profile, apart),
+                )
                 found = self.faults(added)
             if found.is_clean:
                 self._offer(added)
@@ -236,7 +245,7 @@ class Search:
         edits = repair.in_order(edit for unit in units for edit in unit)
         if repair.cost(units) >= self._limit or edits in self.refused:
             return
-        if keeps_flows(repair.Edited(self.program, ()), repair.Edited(self.program, units)):
+        if keeps_flows(repair.Edited(self.program, ()), repair.Edited(self.program, units), both=self.both):
             self._best, self._limit = units, repair.cost(units)
 
     # --- needless flags
@@ -261,7 +270,8 @@ class Search:
             return []
         found: list[Search] = []
         for profile in PROFILES.values():
-            if profile.pipes and profile.is_family and profile.name != self.profile.family:
+            is_same = self.program.vector_cores < 2 or sets_both(self.program, profile) == self.both
+            if profile.pipes and profile.is_family and profile.name != self.profile.family and is_same:
                 search = Search(self.replay.on(profile), alternates=False)
                 search.blocks = self.blocks
                 found += [search] if search.faults(()).error is None else []
@@ -350,25 +360,26 @@ class Flow:
     read: Path
 
 
-def keeps_flows(before: repair.Edited, after: repair.Edited) -> bool:
-    """Whether all that flags hand over in a program is handed over with edits too. `before` has no edits."""
+def keeps_flows(before: repair.Edited, after: repair.Edited, *, both: bool) -> bool:
+    """Whether all that flags hand over in a program is handed over with edits too. `before` has no edits; `both`: one
+    flag of the cube core is for both vector cores."""
     if not any(isinstance(stmt, ir.CrossFlag) for stmt in before.statements.values()):
         return True
     order = {path: number for number, path in enumerate(after.paths)}
-    links = [(order[one], order[other]) for one, other in _links(after)]
-    for flow in _flows(before):
+    links = [(order[one], order[other]) for one, other in _links(after, both=both)]
+    for flow in _flows(before, both=both):
         write, read = order[after.now(flow.write)], order[after.now(flow.read)]
         if not any(write < one and other < read for one, other in links):
             return False
     return True
 
 
-def postponed(edited: repair.Edited) -> Iterator[repair.Unit]:
+def postponed(edited: repair.Edited, *, both: bool) -> Iterator[repair.Unit]:
     """Waits for the other core, each moved to the first instruction that reads what it hands over."""
     order = {path: number for number, path in enumerate(edited.paths)}
-    for _, wait in _links(edited):
+    for _, wait in _links(edited, both=both):
         stmt, removed = edited.statements[wait], edited.removed(wait)
-        reads = [flow.read for flow in _flows(edited, wait)]
+        reads = [flow.read for flow in _flows(edited, wait, both=both)]
         if removed is not None and reads and isinstance(stmt, ir.CrossFlag):
             *block, number = min(reads, key=order.__getitem__)
             moved = Insertion(tuple(block), number, WAIT, stmt)
@@ -376,26 +387,31 @@ def postponed(edited: repair.Edited) -> Iterator[repair.Unit]:
                 yield removed, edited.inserted(moved)
 
 
-def _links(edited: repair.Edited) -> Iterator[tuple[Path, Path]]:
+def _links(edited: repair.Edited, *, both: bool) -> Iterator[tuple[Path, Path]]:
     """Sets of flags between the cores, and the waits that they belong to: the first to the first, outside of loops."""
-    ends: dict[tuple[str, Expr, str], list[Path]] = defaultdict(list)
-    for path, stmt in edited.statements.items():
-        if isinstance(stmt, ir.CrossFlag):
-            ends[stmt.core, stmt.event, stmt.action].append(path)
-    for (core, event, action), paths in ends.items():
+    flags = {path: stmt for path, stmt in edited.statements.items() if isinstance(stmt, ir.CrossFlag)}
+    ends: dict[tuple[str, Expr, str, int], list[Path]] = defaultdict(list)
+    for path, stmt in flags.items():
+        own = repair.vector_at(edited.statements, path) if stmt.core == VECTOR_CORE.name else None
+        vectors = (int(is_second(stmt)),) if stmt.core != VECTOR_CORE.name and not both else (0, 1)
+        for vector in vectors if own is None else (own,):
+            ends[stmt.core, apply("mod", stmt.event, CROSS_IDS), stmt.action, vector].append(path)
+    found: dict[tuple[Path, Path], None] = {}
+    for (core, event, action, vector), paths in ends.items():
         if action == "set":
-            waits = ends.get((OTHER[core], event, "wait"), [])
+            waits = ends.get((OTHER[core], event, "wait", vector), [])
             in_loops = any(edited.outline.around(path) for path in (*paths, *waits))
-            yield from product(paths, waits) if in_loops else zip(paths, waits, strict=False)
+            found |= dict.fromkeys(product(paths, waits) if in_loops else zip(paths, waits, strict=False))
+    yield from found
 
 
-def _flows(edited: repair.Edited, wait: Path | None = None) -> Iterator[Flow]:
+def _flows(edited: repair.Edited, wait: Path | None = None, *, both: bool) -> Iterator[Flow]:
     """For each flag, or the one of a wait, the last write before its set and the first read after its wait of each
     memory."""
     cores = StatementCores(edited.program)
     order = {path: number for number, path in enumerate(edited.paths)}
     instructions = [(path, stmt) for path, stmt in edited.statements.items() if isinstance(stmt, ir.Instr)]
-    for one, other in _links(edited):
+    for one, other in _links(edited, both=both):
         if wait not in (None, other):
             continue
         core = _core(edited.statements[one])
