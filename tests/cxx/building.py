@@ -10,9 +10,6 @@ from functools import lru_cache
 from pathlib import Path
 from tempfile import mkdtemp
 
-import pytest
-
-from ptokit.cxx import compile as compiling
 from ptokit.cxx.compile import (
     ANNOUNCED,
     COMPILED_RECORDERS,
@@ -114,10 +111,8 @@ def runtime() -> Path:
     return made
 
 
-def keep_recorder(patch: pytest.MonkeyPatch) -> None:
-    """Put the recorder into the cache that is used now, as if another source had been compiled before. It depends on
-    the folder of the generated headers, which stays the first one."""
-    patch.setattr(compiling, "generated_headers", lambda: Path(HEADERS))
+def keep_recorder() -> None:
+    """Put the recorder into the cache that is used now, as if another source had been compiled before."""
     if COMPILER and not COMPILED_RECORDERS:
         source = folder() / "empty.cpp"
         source.write_text("")

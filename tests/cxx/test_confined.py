@@ -69,7 +69,7 @@ LIMITS = CompileLimits(seconds=60)
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository with a source, in a folder that other users may write to, and a cache of its own."""
     monkeypatch.setenv(store.VARIABLE, str(tmp_path / "cache"))
-    keep_recorder(monkeypatch)
+    keep_recorder()
     root = tmp_path / "shared" / "repository"
     (root / ".git").mkdir(parents=True)
     (root / "scale.hpp").write_text("#define SCALE 2.0f\n")

@@ -54,7 +54,7 @@ extern "C" void launch(float* x, float* out, void* stream) { scaled<<<1, nullptr
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An own folder for temporary files and one for the cache, and a source."""
     monkeypatch.setenv(store.VARIABLE, str(tmp_path / "cache"))
-    keep_recorder(monkeypatch)
+    keep_recorder()
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     (tmp_path / "scaled.cpp").write_text(SOURCE)
