@@ -595,7 +595,8 @@ def _own_kernels(family: str, name: str, params: tuple[Param, ...]) -> dict[str,
     """What headers do otherwise than one instruction of the vector unit does. A gather of rows writes one for each of
     the source (TGather.hpp:125). Those of A2/A3 read indices by the scalar pipe (TConcat.hpp:135), scatter by it
     (TScatter.hpp:145), and find positions in columns by two rows of a workspace, which may be longer than its tile
-    (TColReduceIdx.hpp:129). A number in a tile is read by the scalar pipe (TCmps.hpp:138), which also takes what was
+    (TColReduceIdx.hpp:129). A gather by comparison numbers all elements and counts by it, behind the workspace
+    (TGather.hpp:167, 281). A number in a tile is read by the scalar pipe (TCmps.hpp:138), which also takes what was
     found in rows out of the workspace (TRowReduceIdxOps.hpp:277)."""
     plain = dict(_kernels(name, "V", params))
     operands = tuple(param.name for param in params)
@@ -619,6 +620,11 @@ def _own_kernels(family: str, name: str, params: tuple[Param, ...]) -> dict[str,
             f"{name}.V": plain[f"{name}.V"],
             f"{name}.V.scalar": RouteKernel((found, *last), handshake=SCALAR_LAST, cost=cost),
         }
+    if (family, name, operands[2:5]) == ("a2a3", "tgather", ("value", "counts", WORK)):
+        effects = (Effect(each.name, each.access, "S" if each.name == "counts" else "V") for each in params[:5])
+        handshake = Handshake(body=("S", "V"), between=(("S", "V"),), each_row=(("V", "S"), ("S", "V")))
+        behind, cost = Effect(WORK, "write", "S", _numbers_behind), dict.fromkeys("SV", ESTIMATE)
+        return {f"{name}.V": RouteKernel((*effects, behind), handshake=handshake, cost=cost)}
     if (family, name) == ("a2a3", "tcmps"):
         effects = (Effect(each.name, each.access, "S" if each.name == "src1" else "V") for each in params)
         handshake = Handshake((("V", "S"), ("MTE1", "S"), ("MTE2", "S")), ("S", "V"))
@@ -648,6 +654,14 @@ def _rows_of_source(call: Call) -> ByteRows:
     """The valid columns of as many rows as the source has valid ones."""
     src, dst = call.src, call.dst
     return ByteRows(src.valid_rows, src.valid_cols * dst.dtype.size, dst.stride * dst.dtype.size)
+
+
+def _numbers_behind(call: Call) -> ByteRows:
+    """The workspace, behind it a number of each element, and the values in the source's type: a step of the vector unit
+    for as many as it has (TGather.hpp:281, 287)."""
+    src, value = call.src, call.values["value"]
+    steps = -(-src.valid_rows * value.dtype.size // 256) * 256
+    return ByteRows(1, call.values[WORK].nbytes + src.rows * src.cols * call.dst.dtype.size + steps)
 
 
 def _two_steps(call: Call) -> ByteRows:

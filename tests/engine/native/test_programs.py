@@ -25,7 +25,7 @@ from ptokit.program.place import place
 from ptokit.target import profile
 from ptokit.text.errors import TextError
 from tests.engine.native.launches import Array, Outcome, same, same_program
-from tests.examples.test_gallery import BAD, Entry, cells, every_launch, expected, rng, spoilt
+from tests.examples.test_gallery import BAD, Entry, cells, expected, launch_of_each, rng, spoilt
 from tests.lang.random_kernels import random_kernel
 from tests.lang.test_random_kernels import SEEDS, arguments, kernel_of
 from tests.loops import FULL
@@ -110,7 +110,7 @@ SIZES = [(grid, size) for grid in (1, 7, 64) for size in ((0, None) if FULL else
 """Grids with the sizes of launches for workers: in `make fuzz` each with each."""
 
 
-@every_launch
+@launch_of_each(0)
 @pytest.mark.parametrize(("grid", "_size"), SIZES, indirect=["_size"], ids=str)
 def test_the_gallery(entry: Entry, target: str, grid: int) -> None:
     for sizes in entry.sizes if FULL else entry.sizes[grid == 7 :][:1]:
@@ -119,7 +119,7 @@ def test_the_gallery(entry: Entry, target: str, grid: int) -> None:
         assert not found.ending
 
 
-@every_launch
+@launch_of_each(1)
 def test_the_gallery_with_bad_indices(entry: Entry, target: str) -> None:
     extra = (-1, -100) if entry.kernel is cells.histogram else BAD
     turn = (entry.targets.index(target) + len(entry.name) + (executable.SMALL > 0)) % 2
