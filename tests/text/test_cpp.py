@@ -408,19 +408,28 @@ pto.tstore(scaled_out, scaled)
 """
 
 
-HISTOGRAM = """
+ON_A5 = """
 counts, filters = pto.Tile("vec", "uint32", 8, 256), pto.Tile("vec", "uint8", 3, 64)
 for tile in (counts, filters):
     pto.texpands(tile, 0)
 for byte in ("byte_0", "byte_3"):
     pto.thistogram(counts, ranks, filters, byte)
+turned = [pto.Tile("vec", "float32", 8, 64) for _ in range(2)]
+pto.tinterleave(*turned, a, b)
+pto.tdeinterleave(*turned, a, b)
+"""
+SIMULATED = """
+for op in (pto.taddc, pto.tsubc):
+    op(c, a, b, b)
+for op in (pto.taddsc, pto.tsubsc):
+    op(c, a, 0.5, b)
 """
 
 
 def vector_program(target: str) -> Program:
     kind = "uint32" if target == "a5" else "uint8"
     body = (
-        (VECTOR + (HISTOGRAM if target == "a5" else ""))
+        (VECTOR + {"a5": ON_A5, "cpu": SIMULATED}.get(target, ""))
         .replace("MASK", f'"{kind}"')
         .replace("BITS", "32" if target == "a5" else "8")
     )
@@ -462,7 +471,7 @@ def test_every_cube_instruction_compiles(target: str, tmp_path: Path) -> None:
 
 
 def test_no_instruction_is_left_out() -> None:
-    programs = vector_program("a5"), cube_program("a5")
+    programs = vector_program("a5"), cube_program("a5"), vector_program("cpu")
     used = {stmt.name for program in programs for stmt in walk(program.body) if isinstance(stmt, Instr)}
     assert used == set(INSTRUCTIONS) - {"tassign"}
 

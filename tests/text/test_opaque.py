@@ -70,9 +70,9 @@ def only(body: str) -> Instr:
 
 
 def test_operands_stand_in_the_order_of_cpp() -> None:
-    instr = only(f"pto.taddc ins(%t, %u, %t : {TILE}, {TILE}, {TILE}) outs(%u : {TILE})")
-    assert (instr.name, instr.opaque_form) == ("taddc", "wrrr")
-    assert [use.tile for use in instr.tiles] == ["u", "t", "u", "t"]
+    instr = only(f"pto.tpack ins(%t : {TILE}) outs(%u : {TILE})")
+    assert (instr.name, instr.opaque_form) == ("tpack", "wr")
+    assert [use.tile for use in instr.tiles] == ["u", "t"]
 
 
 def test_a_form_of_a_modelled_instruction_that_is_not_modelled() -> None:
