@@ -106,3 +106,35 @@ def test_elements_and_positions_in_rows_come_from_a_scalar_loop(tmp_path: Path) 
     for kernel, row in zip(kernels_of(tmp_path, "a2a3", texts), SEARCHES, strict=True):
         found = errors(kernel, "a2a3", np.ones((16, row[0]), "float32"), np.ones(8, "float32"))
         assert bool(found) == row[3], row
+
+
+GATHERED = """
+extern "C" __global__ AICORE void gather(__gm__ float* x, __gm__ int32_t* out) {
+  GlobalTensor<float, Shape<1, 1, 1, 8, 64>, Stride<512, 512, 512, 64, 1>> from_x(x);
+  GlobalTensor<int32_t, Shape<1, 1, 1, 1, 64>, Stride<64, 64, 64, 64, 1>> to(out);
+  Tile<TileType::Vec, int32_t, 8, 64> dst;
+  Tile<TileType::Vec, float, 8, 64> all;
+  Tile<TileType::Vec, uint32_t, 8, 1, BLayout::ColMajor> value;
+  Tile<TileType::Vec, int32_t, 8, 1, BLayout::ColMajor> counts;
+  Tile<TileType::Vec, uint8_t, 8, 32> tmp;
+  Tile<TileType::Vec, int32_t, 1, 64> behind;
+  TASSIGN(dst, 0); TASSIGN(all, 4096); TASSIGN(value, 8192); TASSIGN(counts, 8448);
+  TASSIGN(tmp, 8704); TASSIGN(behind, 8960);
+  TEXPANDS(behind, 1);
+  TLOAD(all, from_x);
+  set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+  TGATHER<decltype(dst), decltype(all), decltype(value), decltype(counts), decltype(tmp), CmpMode::GT>(
+    dst, all, value, counts, tmp, 0);
+  pipe_barrier(PIPE_ALL);
+  TSTORE(to, behind);
+}
+"""
+
+
+@pytest.mark.parametrize(("target", "is_lost"), [("a2a3", True), ("a5", False)])
+def test_a_gather_by_comparison_writes_behind_its_workspace(tmp_path: Path, target: str, is_lost: bool) -> None:
+    """On A2/A3 the number of each element lies there (TGather.hpp:281); A5 takes no workspace."""
+    (kernel,) = kernels_of(tmp_path, target, [GATHERED])
+    found = errors(kernel, target, np.ones((8, 64), "float32"), np.zeros((1, 64), "int32"))
+    assert any("tgather" in each and "behind" in each for each in found) == is_lost, found

@@ -355,7 +355,7 @@ def test_kernels_that_use_lengths(function: Any, engine: str) -> None:
     random = Random(function.__name__)
     kernel = pto.kernel(function, mode="manual") if function is by_hand else pto.kernel(function)
     launches = []
-    for nth in range(10 * TIMES if FULL else 6):
+    for nth in range(10 * TIMES if FULL else 5):
         count = random.choice((16, 17, 20, 32, 36, 37, 48, 63, 64, random.randint(0, 90)))
         rows = count if function is scattered else 64 if nth < 3 else random.choice((64, 64, 7, 100, 20))
         out = random.choice((count, count, count, 16, count + 5))
@@ -429,7 +429,7 @@ def varied(source: str, random: Random) -> str:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("seed", range(5 * TIMES))
+@pytest.mark.parametrize("seed", range(5 * TIMES if FULL else 4))
 def test_random_kernels(seed: int, engine: str) -> None:
     random, names = Random(seed), {"pto": pto}
     source = varied(random_kernel(seed)[seed % 4 == 3], random)

@@ -95,7 +95,7 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("a5:tmov", "write padding (bias|scaling)", WHOLE_ROWS),
     ("a5:tmatmul", "refused by CP-MM-02", NO_EXTENTS),
     ("a2a3:ttrans:wrs", "pipes|flags|write less", CONVOLUTION),
-    ("a5:(tmov|tmatmul(_mx)?(_acc|_bias)?)", "(read|write) padding (mat|acc|(scale_)?(left|right))", FRACTALS),
+    ("a5:(tmov|(tmatmul|tgemv)(_mx)?(_acc|_bias)?)", "(read|write) padding (mat|acc|(scale_)?(left|right))", FRACTALS),
     (
         "(a2a3|a5):(textract|tmov|tmatmul|tstore):compact",
         "(read|write) (less|padding) (mat|left|right|acc|vec)",
@@ -168,6 +168,16 @@ UNCOMPARED: tuple[tuple[str, str, str], ...] = (
         "a2a3",
         r"TQUANT<auto>\(dst, src, scale, offset\)",
         "does not compile: `TQUANT_IMPL` takes a workspace (TQuant.hpp:23)",
+    ),
+    (
+        "a5",
+        r"TADDDEQRELU\b.*",
+        "does not compile: `pto_instr_impl.hpp` includes no `TADDDEQRELU_IMPL` of this target (a2a3's only, line 172)",
+    ),
+    (
+        "a5",
+        r"TQUANT<auto, auto>\(dst, src, exp, max, scaling, exp_zz\)",
+        "does not compile: no `TQUANT_IMPL` takes `exp_zz` (TQuant.hpp:3224, 3251, 3308, 3384, 3430)",
     ),
     (
         "a2a3",

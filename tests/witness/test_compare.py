@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from ptokit.finding import VerifyError
+from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.opaque import opaque_rows
 from ptokit.lang.recorded import load_cpp
 from ptokit.witness.effects import Observed, ObservedAccess, ObservedIntrinsic, ObservedMemory
 from ptokit.witness.headers import Checkout
@@ -18,6 +20,7 @@ from ptokit.witness.record import Witness
 from tests.witness.__main__ import core_of
 from tests.witness.accepted import reason
 from tests.witness.compare import OWN, Assumed, Comparison, Source, Touch, apart, compare, differences, union, watched
+from tests.witness.forms import FORMS, source
 from tests.witness.overloads import stated
 from tests.witness.page import overload_rows
 
@@ -51,6 +54,16 @@ def test_more_bytes_are_padding_in_a_tile_of_fractals_only(
 ) -> None:
     found = differences(written((0, 128)), assumed(*boxes))
     assert [" ".join(each) for each in found] == expected
+
+
+@pytest.mark.parametrize("family", ["a2a3", "a5"])
+def test_rows_of_more_overloads_are_kernels_of_known_instructions(family: str) -> None:
+    own = [form for form in FORMS if family in form.targets]
+    names = [form.name for form in own]
+    assert len({*names}) == len(names) > 30
+    assert {form.instruction for form in own} <= {*INSTRUCTIONS, *opaque_rows()}
+    assert {form.core for form in own} == {"vector", "cube", ""}
+    assert all(f"void {form.name}(" in source(own) and call in form.kernel() for form in own for call in form.calls)
 
 
 def test_fewer_bytes_differ() -> None:

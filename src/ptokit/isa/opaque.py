@@ -41,6 +41,7 @@ from ptokit.isa.reduce import is_one_step
 from ptokit.isa.spelling import TMP, OpText
 from ptokit.isa.table import Table
 from ptokit.isa.timg2col import IMAGE_FORM, NUMBERS, image_to_columns, load_image
+from ptokit.isa.tquant import by_groups
 
 OpaqueKind = Literal["tile", "scaling", "pointer", "memory", "number"]
 """What an operand of a call is; of tiles, whether it lies in the fixpipe buffer, or was given by a pointer."""
@@ -63,6 +64,7 @@ EXACT = {"getvalue": "r", "setvalue": "wn", "scalar_load": "r", "scalar_store": 
 modelled. The operand is that element, or what the pointers reach."""
 WITH_VALUES: dict[tuple[str, str], Callable[[Call], tuple[Compute, ...]]] = {
     ("timg2col", "wr" + "n" * len(NUMBERS)): image_to_columns, ("tload_image", "wr"): load_image,
+    **{(f"tquant_{each}", "wrwww"): by_groups(each) for each in ("ocp", "nv")},
 }  # fmt: skip
 """Forms of recordings that are modelled, too."""
 AS_RECORDED = "A call in C++, with all numbers that it uses."
@@ -245,9 +247,8 @@ def _own_form(definition: Instruction, has_work: bool) -> OpaqueForm | None:
 
 ROWS = (
     # vector arithmetic
-    *_rows("taddc tsubc", "V", "w:dst r:src0,src1,src2"),
-    *_rows("taddsc tsubsc", "V", "w:dst r:src0 n:scalar r:src1"),
     *_rows("taddrelu", "V", BINARY),
+    *_modelled("taddc tsubc taddsc tsubsc"),
     *_modelled("taddreluconv tadddeqrelu tsubrelu tsubreluconv tmuladddst tfusedmuladd tfusedmuladdrelu"),
     *_modelled("tprelu txor txors trem trems tfmod tfmods tpow tpows trsqrt"),
     *_rows("tcmps", "V", BINARY),
@@ -271,8 +272,8 @@ ROWS = (
         "w:dst n:key,counter",
     ),
     *_modelled("tconcat", "w:dst r:src0,src1,src0_idx,src1_idx", "w:dst r:src0,src1 w:dst_idx r:src0_idx,src1_idx"),
-    *_rows("tinterleave", "V", "w:dst1,dst0 r:src1,src0"),
-    *_rows("tdeinterleave", "V", "w:dst1,dst0 r:src1,src0", "w:dst1,dst0 r:src"),
+    *_modelled("tinterleave"),
+    *_modelled("tdeinterleave", "w:dst1,dst0 r:src"),
     *_rows("tpack", "V", UNARY),
     *_rows("treshape", BY_MEMORY, UNARY),
     *_rows("bitcast", BY_MEMORY, UNARY, in_cpp=False),
@@ -296,6 +297,7 @@ ROWS = (
     *_modelled("thistogram", UNARY),
     # quantisation
     *_modelled("tquant", "w:dst r:src w:exp,max,scaling", "w:dst r:src w:exp,max,scaling,exp_zz"),
+    *_rows("tquant_ocp tquant_nv", "V", "w:dst r:src w:exp,max,scaling", in_cpp=False),
     *_modelled("tdequant", "w:dst r:src,scale"),
     *_rows("tmov", BY_MEMORY, "w:dst r:src s"),
     *_rows("set_quant_scalar", "S", "n:scale"),
@@ -361,6 +363,12 @@ ROWS = (
 def opaque_rows() -> dict[str, OpaqueRow]:
     """The table, by name."""
     return {row.name: row for row in ROWS}
+
+
+def is_in_cpp(name: str, form: str) -> bool:
+    """Whether C++ has a call of this form. Others are of texts, or steps of recordings."""
+    row = opaque_rows().get(name)
+    return (name, form) not in WITH_VALUES and (row is None or row.in_cpp)
 
 
 @cache
@@ -587,7 +595,8 @@ def _own_kernels(family: str, name: str, params: tuple[Param, ...]) -> dict[str,
     """What headers do otherwise than one instruction of the vector unit does. A gather of rows writes one for each of
     the source (TGather.hpp:125). Those of A2/A3 read indices by the scalar pipe (TConcat.hpp:135), scatter by it
     (TScatter.hpp:145), and find positions in columns by two rows of a workspace, which may be longer than its tile
-    (TColReduceIdx.hpp:129). A number in a tile is read by the scalar pipe (TCmps.hpp:138), which also takes what was
+    (TColReduceIdx.hpp:129). A gather by comparison numbers all elements and counts by it, behind the workspace
+    (TGather.hpp:167, 281). A number in a tile is read by the scalar pipe (TCmps.hpp:138), which also takes what was
     found in rows out of the workspace (TRowReduceIdxOps.hpp:277)."""
     plain = dict(_kernels(name, "V", params))
     operands = tuple(param.name for param in params)
@@ -611,6 +620,11 @@ def _own_kernels(family: str, name: str, params: tuple[Param, ...]) -> dict[str,
             f"{name}.V": plain[f"{name}.V"],
             f"{name}.V.scalar": RouteKernel((found, *last), handshake=SCALAR_LAST, cost=cost),
         }
+    if (family, name, operands[2:5]) == ("a2a3", "tgather", ("value", "counts", WORK)):
+        effects = (Effect(each.name, each.access, "S" if each.name == "counts" else "V") for each in params[:5])
+        handshake = Handshake(body=("S", "V"), between=(("S", "V"),), each_row=(("V", "S"), ("S", "V")))
+        behind, cost = Effect(WORK, "write", "S", _numbers_behind), dict.fromkeys("SV", ESTIMATE)
+        return {f"{name}.V": RouteKernel((*effects, behind), handshake=handshake, cost=cost)}
     if (family, name) == ("a2a3", "tcmps"):
         effects = (Effect(each.name, each.access, "S" if each.name == "src1" else "V") for each in params)
         handshake = Handshake((("V", "S"), ("MTE1", "S"), ("MTE2", "S")), ("S", "V"))
@@ -640,6 +654,14 @@ def _rows_of_source(call: Call) -> ByteRows:
     """The valid columns of as many rows as the source has valid ones."""
     src, dst = call.src, call.dst
     return ByteRows(src.valid_rows, src.valid_cols * dst.dtype.size, dst.stride * dst.dtype.size)
+
+
+def _numbers_behind(call: Call) -> ByteRows:
+    """The workspace, behind it a number of each element, and the values in the source's type: a step of the vector unit
+    for as many as it has (TGather.hpp:281, 287)."""
+    src, value = call.src, call.values["value"]
+    steps = -(-src.valid_rows * value.dtype.size // 256) * 256
+    return ByteRows(1, call.values[WORK].nbytes + src.rows * src.cols * call.dst.dtype.size + steps)
 
 
 def _two_steps(call: Call) -> ByteRows:

@@ -147,6 +147,8 @@ class Launchable(ABC):
     targets: tuple[str, ...] = ()
     """The only targets that it is for; empty for any."""
     defined_by: type[Definition] = Definition
+    mode = "manual"
+    """`auto` if ptokit adds its flags."""
 
     @property
     def definition(self) -> Definition:

@@ -253,7 +253,7 @@ def _note_address(
         subject = f"{machine.program.name} on {machine.profile.name}"
         used = {spec.loc: Use(address + spec.nbytes, session.memory.static.get(spec.loc, 0))}
         found = memory_findings(subject, used, machine.profile, machine.options.dyn_ub or 0, simt=session.memory.simt)
-        session.report([replace(finding, operand=tile.name) for finding in found], stmt)
+        session.report([finding.at(tile.given.get(address, stmt.where)) for finding in found], stmt)
 
 
 class _WatchedAssign(AssignStep):
