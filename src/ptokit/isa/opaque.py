@@ -41,6 +41,7 @@ from ptokit.isa.reduce import is_one_step
 from ptokit.isa.spelling import TMP, OpText
 from ptokit.isa.table import Table
 from ptokit.isa.timg2col import IMAGE_FORM, NUMBERS, image_to_columns, load_image
+from ptokit.isa.tquant import by_groups
 
 OpaqueKind = Literal["tile", "scaling", "pointer", "memory", "number"]
 """What an operand of a call is; of tiles, whether it lies in the fixpipe buffer, or was given by a pointer."""
@@ -63,6 +64,7 @@ EXACT = {"getvalue": "r", "setvalue": "wn", "scalar_load": "r", "scalar_store": 
 modelled. The operand is that element, or what the pointers reach."""
 WITH_VALUES: dict[tuple[str, str], Callable[[Call], tuple[Compute, ...]]] = {
     ("timg2col", "wr" + "n" * len(NUMBERS)): image_to_columns, ("tload_image", "wr"): load_image,
+    **{(f"tquant_{each}", "wrwww"): by_groups(each) for each in ("ocp", "nv")},
 }  # fmt: skip
 """Forms of recordings that are modelled, too."""
 AS_RECORDED = "A call in C++, with all numbers that it uses."
@@ -74,6 +76,8 @@ ADDRESSES = frozenset(("tget_scale_addr",))
 """Instructions that make a tile lie where another does. C++ records them only if that has no address."""
 GRID_BARRIERS = frozenset(("syncall",))
 """Instructions that end, on every core, after all blocks have come to them."""
+PUSHES = frozenset(("tpush", "tpop", "tpush_to_aiv", "tpush_to_aic", "tpop_from_aiv", "tpop_from_aic"))
+"""Instructions that hand over between the cores, in an order that is not modelled."""
 PLAIN = frozenset(("tile", "memory", "number"))
 """Kinds that no name tells apart."""
 SCALAR = "scalar"
@@ -245,9 +249,8 @@ def _own_form(definition: Instruction, has_work: bool) -> OpaqueForm | None:
 
 ROWS = (
     # vector arithmetic
-    *_rows("taddc tsubc", "V", "w:dst r:src0,src1,src2"),
-    *_rows("taddsc tsubsc", "V", "w:dst r:src0 n:scalar r:src1"),
     *_rows("taddrelu", "V", BINARY),
+    *_modelled("taddc tsubc taddsc tsubsc"),
     *_modelled("taddreluconv tadddeqrelu tsubrelu tsubreluconv tmuladddst tfusedmuladd tfusedmuladdrelu"),
     *_modelled("tprelu txor txors trem trems tfmod tfmods tpow tpows trsqrt"),
     *_rows("tcmps", "V", BINARY),
@@ -271,8 +274,8 @@ ROWS = (
         "w:dst n:key,counter",
     ),
     *_modelled("tconcat", "w:dst r:src0,src1,src0_idx,src1_idx", "w:dst r:src0,src1 w:dst_idx r:src0_idx,src1_idx"),
-    *_rows("tinterleave", "V", "w:dst1,dst0 r:src1,src0"),
-    *_rows("tdeinterleave", "V", "w:dst1,dst0 r:src1,src0", "w:dst1,dst0 r:src"),
+    *_modelled("tinterleave"),
+    *_modelled("tdeinterleave", "w:dst1,dst0 r:src"),
     *_rows("tpack", "V", UNARY),
     *_rows("treshape", BY_MEMORY, UNARY),
     *_rows("bitcast", BY_MEMORY, UNARY, in_cpp=False),
@@ -296,6 +299,7 @@ ROWS = (
     *_modelled("thistogram", UNARY),
     # quantisation
     *_modelled("tquant", "w:dst r:src w:exp,max,scaling", "w:dst r:src w:exp,max,scaling,exp_zz"),
+    *_rows("tquant_ocp tquant_nv", "V", "w:dst r:src w:exp,max,scaling", in_cpp=False),
     *_modelled("tdequant", "w:dst r:src,scale"),
     *_rows("tmov", BY_MEMORY, "w:dst r:src s"),
     *_rows("set_quant_scalar", "S", "n:scale"),

@@ -255,11 +255,15 @@ def _offset(text: str, where: Where) -> int:
 
 
 def _statement_start(tokens: SourceTokens, number: int) -> int:
-    """The first token of the statement around a token, behind the heads of conditions and loops without braces."""
+    """The first token of the statement around a token, behind directives, and heads of conditions and loops without
+    braces."""
     start = number
     while start > 0 and tokens.texts[start - 1] not in (";", "{", "}"):
         is_closed = tokens.texts[start - 1] == ")" and tokens.partners[start - 1] >= 0
         start = tokens.partners[start - 1] if is_closed else start - 1
+    while start < number and tokens.texts[start] == "#":  # a directive ends with its line
+        line = tokens.line(start)
+        start = next(k for k in range(start, number + 1) if tokens.line(k) > line or k == number)
     while start < number and (tokens.texts[start] in ("else", "do") or tokens.condition(start) >= 0):
         opened = tokens.condition(start)
         start = max(start, tokens.partners[opened] if opened >= 0 else start) + 1

@@ -330,7 +330,8 @@ class Launcher:
         run = partial(machine.run, storages, arguments.numbers, self.grid, options, certain)
         report = self._writing(arguments, traced, run)
         report = replace(report, findings=(*report.findings, *(each.on(report.target) for each in bounded)))
-        return replace(report, patched=partial(self._patched, arguments, mode, machine.program), pages=_write_page)
+        patched = partial(self._patched, arguments, mode, machine.program, is_part=bool(bounded))
+        return replace(report, patched=patched, pages=_write_page)
 
     def _patched(
         self,
@@ -339,12 +340,14 @@ class Launcher:
         program: Program,
         edits: Sequence[Edit],
         is_right: Callable[[Program], bool],
+        *,
+        is_part: bool,
     ) -> Patch:
         """Edits in the kernel's source, if its program is then right: for both vector cores, else for each its own."""
-        patch = self._patched_once(arguments, mode, program, edits, is_right)
+        patch = self._patched_once(arguments, mode, program, edits, is_right, is_part=is_part)
         if patch.refusal and program.form in (CPP, CPP_FFTS) and program.vector_cores > 1:
             apart = [replace(edit, is_apart=True) for edit in edits]
-            again = self._patched_once(arguments, mode, program, apart, is_right)
+            again = self._patched_once(arguments, mode, program, apart, is_right, is_part=is_part)
             return patch if again.refusal else again
         return patch
 
@@ -355,13 +358,17 @@ class Launcher:
         program: Program,
         edits: Sequence[Edit],
         is_right: Callable[[Program], bool],
+        *,
+        is_part: bool,
     ) -> Patch:
         try:
             patch = self.kernel.definition.rewritten(program, edits)
             for name, before, after in self.kernel.definition.variants(patch):
                 if not _agrees(before, after, arguments, mode):
                     raise Unpatchable(f"{name} is made of the same lines, and has other needs")
-            if is_right(patch.kernel.trace(arguments, mode).machine(mode).program):
+            traced = patch.kernel.trace(arguments, mode)
+            part = traced.checked_part if is_part else None
+            if is_right((part.traced if part else traced).machine(mode).program):
                 return patch
             why = "the lines concerned are used several times, with different needs"
         except Unpatchable as problem:

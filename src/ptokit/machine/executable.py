@@ -95,7 +95,7 @@ def _without(gaps: Iterable[RoundGap], count: int, session: Session) -> Iterator
                 break
             yield from range(at, at := at + gap.period)
             done.append(session.progress())
-        session.findings.repeat(done[-2].times, (gap.stop - at) // gap.period)
+        session.repeat(done[-2], (gap.stop - at) // gap.period)
         begin = gap.stop
     yield from range(begin, count)
 

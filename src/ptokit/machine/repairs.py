@@ -13,7 +13,7 @@ from itertools import product
 from typing import Any
 
 from ptokit.machine.report import NEEDLESS, ORDER, Patcher, Repair
-from ptokit.machine.trial import Faults, Replay
+from ptokit.machine.trial import MOST_STEPS, Faults, Replay
 from ptokit.program import ir, repair
 from ptokit.program.cores import OTHER, StatementCores
 from ptokit.program.expr import Expr, apply
@@ -46,6 +46,9 @@ def repairs(replay: Replay, patched: Patcher, is_ok: bool) -> tuple[Repair, ...]
     the user's source."""
     search = Search(replay, alternates=True)
     first = search.faults(())
+    if first.is_clean and not is_ok and search.is_short:
+        search.lengthen()
+        first = search.faults(())
     if first.is_clean:
         removed = search.needless(first) if is_ok else []
         return tuple(_repair(search, NEEDLESS, repair.in_order(unit), cycles, patched) for unit, cycles in removed)
@@ -58,11 +61,10 @@ def repairs(replay: Replay, patched: Patcher, is_ok: bool) -> tuple[Repair, ...]
 
 def _order(search: Search, first: Faults, patched: Patcher) -> tuple[Repair, ...]:
     """The repair of a faulty launch, if there is one: the smallest that the source can express, else the smallest."""
-    replay, made = search.replay, list[Repair]()
+    made = list[Repair]()
     has_source = not patched((), lambda _: True).refusal
     while len(made) < (MOST_PATCHES if has_source else 1) and (found := search.order(first)):
-        before, after = replay.report().timeline, replay.report(repair.Edited(replay.program, found).program).timeline
-        cycles = after.cycles - before.cycles if before and after else 0.0
+        cycles = search.cycles(found)
         made.append(_repair(search, ORDER, repair.in_order(edit for unit in found for edit in unit), cycles, patched))
         if not made[-1].patch.refusal:
             return (made[-1],)
@@ -71,7 +73,7 @@ def _order(search: Search, first: Faults, patched: Patcher) -> tuple[Repair, ...
 
 
 def _repair(search: Search, kind: str, edits: repair.Unit, cycles: float, patched: Patcher) -> Repair:
-    patch = patched(edits, partial(search.is_right, repair.Edited(search.program, (edits,)).program))
+    patch = patched(edits, partial(search.is_right, edits))
     return Repair(kind, search.replay.target, edits, cycles, search.program.form, patch)
 
 
@@ -86,8 +88,12 @@ class Search:
         self.refused: set[repair.Unit] = set()
         """Repairs that are not wanted."""
         self.blocks: Sequence[int] = range(replay.grid)
+        self.is_short = replay.is_long
+        """Whether loops are tried in part; what is found is run whole."""
+        self._whole: dict[repair.Unit, Faults] = {}
+        """Programs with edits that were run whole, all blocks of them."""
         self._known: dict[repair.Unit, Faults] = {}
-        self._early: dict[tuple[int, ...], int] = {}
+        self._early: dict[tuple[bool | int, ...], int] = {}
         """Flags that the program sets early, in some blocks."""
         self._runs = 0
         self._best: Units | None = None
@@ -99,14 +105,18 @@ class Search:
         key = repair.in_order(edit for unit in units for edit in unit)
         if timed or key not in self._known:
             self._runs += 1
-            self._known[key] = self._run(repair.Edited(self.program, units), self.blocks, timed=timed)
+            edited = repair.Edited(self.program, units)
+            self._known[key] = self._run(edited, self.blocks, timed=timed, is_short=self.is_short)
         return self._known[key]
 
-    def _run(self, edited: repair.Edited, blocks: Sequence[int], *, timed: bool = False) -> Faults:
+    def _run(
+        self, edited: repair.Edited, blocks: Sequence[int], *, timed: bool = False, is_short: bool = False
+    ) -> Faults:
         """The faults of an edited program. Flags that are set early count if there are more of them than before."""
-        found, key = self.replay.faults(edited, blocks, timed=timed), tuple(blocks)
+        most, key = MOST_STEPS if is_short else None, (is_short, *blocks)
+        found = self.replay.faults(edited, blocks, timed=timed, most=most)
         if found.early and key not in self._early:
-            self._early[key] = len(self.replay.faults(repair.Edited(self.program, ()), blocks).early)
+            self._early[key] = len(self.replay.faults(repair.Edited(self.program, ()), blocks, most=most).early)
         if len(found.early) > self._early.get(key, 0):
             found.flags += found.early
         return found
@@ -119,32 +129,46 @@ class Search:
         self._runs = 0
 
     def _confirmed(self, units: Units) -> bool:
-        """Whether all blocks are clean; if not, the search goes on with those that are not."""
-        if len(self.blocks) == self.replay.grid:
+        """Whether all blocks are clean, run whole; if not, the search goes on with those that are not."""
+        if len(self.blocks) == self.replay.grid and not self.is_short:
             return True
-        found = self._run(repair.Edited(self.program, units), range(self.replay.grid))
+        found = self._run_whole(units)
         if not found.is_clean:
             self.blocks = sorted({*self.blocks, *found.blocks[:MOST_BLOCKS]})
-            self._known.clear()
-            self._runs = 0
+            self.lengthen()
         return found.is_clean
 
-    def is_right(self, expected: Program, found: Program) -> bool:
-        """Whether a program is the expected one, or as good: clean, with no more flags, and the same otherwise."""
+    def lengthen(self) -> None:
+        """Go on with whole loops."""
+        self.is_short = False
+        self._known.clear()
+        self._runs = 0
+
+    def _run_whole(self, units: Units) -> Faults:
+        key = repair.in_order(edit for unit in units for edit in unit)
+        if key not in self._whole:
+            self._whole = {key: self._run(repair.Edited(self.program, units), range(self.replay.grid))}
+        return self._whole[key]
+
+    def cycles(self, units: Units) -> float:
+        """How many cycles more a launch takes with edits; of a long one, those of the part that a search runs."""
+        if self.is_short:
+            return self.faults(units, timed=True).cycles - self.faults((), timed=True).cycles
+        edited = repair.Edited(self.program, units).program
+        before, after = self.replay.report().timeline, self.replay.report(edited).timeline
+        return after.cycles - before.cycles if before and after else 0.0
+
+    def is_right(self, edits: repair.Unit, found: Program) -> bool:
+        """Whether a program is that with edits, or as good: clean, with no more flags, and the same otherwise."""
+        edited = repair.Edited(self.program, (edits,))
+        expected = edited.program
         if found == expected:
             return True
         if found.form.startswith(CPP):  # a recording of changed code may be divided into other loops
-            return self._executed(found) == self._executed(expected)
+            ran = self._run(repair.Edited(found, ()), range(self.replay.grid))
+            return _executed(found, ran) == _executed(expected, self._run_whole((edits,)))
         is_alike = _without_flags(found) == _without_flags(expected) and _flags(found) <= _flags(expected)
         return is_alike and self._run(repair.Edited(found, ()), range(self.replay.grid)).is_clean
-
-    def _executed(self, program: Program) -> Counter[str] | None:
-        """How often a program that is clean executes each kind of instruction; None for one that is not clean."""
-        faults = self._run(repair.Edited(program, ()), range(self.replay.grid))
-        count = Counter[str]()
-        for path, stmt in statements(program.body):
-            count[stmt.name if isinstance(stmt, Instr) else ""] += faults.executed[path]
-        return count if faults.is_clean else None
 
     # --- missing order
 
@@ -166,7 +190,7 @@ class Search:
         if not any(fault.kind == repair.STUCK for fault in self.faults(()).flags):
             return
         for unit in postponed(repair.Edited(self.program, ()), both=self.both):
-            if self._best is None and self._executed(repair.Edited(self.program, (unit,)).program) is not None:
+            if self._best is None and self._run_whole((unit,)).is_clean:
                 self._offer_whole((unit,))
 
     def _start_anew(self) -> None:
@@ -323,6 +347,14 @@ class Search:
         return min(base.executed[first], base.executed[then]) >= often and not (
             _arrays(statements[first]) & _arrays(statements[then])
         )
+
+
+def _executed(program: Program, faults: Faults) -> Counter[str] | None:
+    """How often a program that is clean executes each kind of instruction; None for one that is not clean."""
+    count = Counter[str]()
+    for path, stmt in statements(program.body):
+        count[stmt.name if isinstance(stmt, Instr) else ""] += faults.executed[path]
+    return count if faults.is_clean else None
 
 
 def _flags(program: Program) -> int:

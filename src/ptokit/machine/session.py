@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from operator import sub
@@ -103,6 +104,8 @@ class Progress(NamedTuple):
     """Work in the queues of pipes."""
     lags: Sequence[int]
     """How little pipes know of one another."""
+    ran: Counter[int]
+    """How often each instruction ran, if that is counted."""
 
     def is_steady(self, before: Progress, first: Progress) -> bool:
         """Whether the last two periods did the same: what they found, and how pipes drifted apart."""
@@ -179,7 +182,11 @@ class Session:
 
     def progress(self) -> Progress:
         """How far the block has come."""
-        return Progress(self.findings.times(), self.clocks.held(), self.clocks.lags())
+        return Progress(self.findings.times(), self.clocks.held(), self.clocks.lags(), Counter())
+
+    def repeat(self, before: Progress, times: int) -> None:
+        """Count what the block has done since as if it had done it so many times more."""
+        self.findings.repeat(before.times, times)
 
     def _forget_block(self) -> None:
         """Forget what the running block has done to on-chip memory."""
