@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 DATA = "which bytes are read depends on data that the witness does not compute"
 COPIED = "a scatter by P1111 copies (TScatter.hpp:162), in the form of those by other masks, which have the flags"
@@ -66,14 +66,15 @@ BY_STEP = (
     "wide as the source; the documents ask for one without gaps"
 )
 BY_ROWS = (
-    "if the type of an accumulator states no rows, columns of fractals are as far apart as what is valid "
-    "(TMov.hpp:126); here, as in whole tiles: producers and consumers agree, and both are inside the tile"
+    "of an accumulator whose type states no valid rows, columns of fractals are as far apart as what is valid "
+    "(TMov.hpp:124, 129; TMatmul.hpp:41 takes no distance); here, as in whole tiles: producers and consumers agree, "
+    "and both are inside the tile"
 )
 COLUMNS = "all columns of a tensor of fractals are moved (tload_common.hpp:55), in the padding of the tile"
 WHOLE_ROWS = "rows of factors and addends are moved whole (TMov.hpp:51, 87): no valid element depends on it"
 HALVES = "into L1 by threads, each core does its half (MGather.hpp:403, 426): here, both are one call"
 ACCEPTED: tuple[tuple[str, str, str], ...] = (
-    ("tsel|tprelu|trem|trems", "read (more|less)", "the mask is read through an address that lies in the workspace"),
+    ("tsel|trem|trems", "read (more|less)", "the mask is read through an address that lies in the workspace"),
     ("tgather|tgatherb|tscatter", "read (more|less)", DATA),
     ("tcmps?", "write less", MASK_ROWS),
     ("tconcat", "(read|write) less", DATA),
@@ -91,7 +92,7 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("a5:tload", "refused by TL-02", f"{OF_TENSOR} (TLoad.hpp:426)"),
     ("a5:tconcat", "refused by CP-CAT-01", ASSERTED),
     ("a5:tgather", "refused by CP-GTM-01", BY_STEP),
-    ("a5:(tmatmul|tmov)", "(read|write) less acc", BY_ROWS),
+    ("a5:(tmatmul|tmov):open", "(read|write) less acc", BY_ROWS),
     ("a5:tmov", "write padding (bias|scaling)", WHOLE_ROWS),
     ("a5:tmatmul", "refused by CP-MM-02", NO_EXTENTS),
     ("a2a3:ttrans:wrs", "pipes|flags|write less", CONVOLUTION),
@@ -127,19 +128,28 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("a5:texpands", "read more", AS_SOURCE),
     ("a5:ttri", "write more", BEHIND),
     ("a5:tfusedmuladd", "write (more|less)", MOVED_TWICE),
-    ("tsels?", "read less", "the documents give every row of a mask its value (CP-SEL-01); the header reads its bits"),
+    ("tsels", "read less", "the documents give every row of a mask its value (CP-SEL-01); the header reads its bits"),
 )
-"""Instructions, of all families or one, with the bytes of their widest elements, in a form or with a finding, or of
-sources with compact tiles, or all that are opaque; kinds of difference, and perhaps a memory; the reason. The first two
-are patterns. What holds for `more` holds for `padding`."""
+"""Instructions, of all families or one, with the bytes of their widest elements, in a form or with a finding, of
+sources with compact tiles or with an accumulator whose valid rows are known at run time only (`open`), or all that are
+opaque; kinds of difference, and perhaps a memory; the reason. The first two are patterns. What holds for `more` holds
+for `padding`."""
+
+
+def row_of(names: Sequence[str], kind: str, memory: str) -> int:
+    """The first row of a difference that stays; -1 if it must not."""
+    kinds = {f"{each}{where}" for each in (kind, kind.replace("padding", "more")) for where in ("", f" {memory}")}
+
+    def fits(pattern: str, words: Iterable[str]) -> bool:
+        return any(re.fullmatch(pattern, word) for word in words)
+
+    return next((k for k, row in enumerate(ACCEPTED) if fits(row[0], names) and fits(row[1], kinds)), -1)
 
 
 def reason(names: Sequence[str], kind: str, memory: str) -> str:
     """Why a difference stays; empty if it must not."""
-    kinds = {f"{each}{where}" for each in (kind, kind.replace("padding", "more")) for where in ("", f" {memory}")}
-    fits = ((*row, [re.fullmatch(row[0], name) for name in names], [re.fullmatch(row[1], each) for each in kinds])
-            for row in ACCEPTED)  # fmt: skip
-    return next((why for _, _, why, named, alike in fits if any(named) and any(alike)), "")
+    row = row_of(names, kind, memory)
+    return ACCEPTED[row][2] if row >= 0 else ""
 
 
 UNCOMPARED: tuple[tuple[str, str, str], ...] = (

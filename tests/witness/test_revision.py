@@ -184,6 +184,26 @@ def test_only_kernels_of_changed_instructions_are_run(first: Path, revision: Rec
 def test_digests_leave_comments_and_layout_out() -> None:
     assert digest("a  b // c\n/* d */ e") == digest("a b e") != digest("ab e")
     assert digest('f("// no comment")') != digest('f("// another")')
+    assert digest("f(T &dst, T<U<V> > *src)") == digest("f( T& dst,\n  T<U<V>>* src )") != digest("f(T& dst, T* src)")
+    assert digest('assert(a, "one " "two")') == digest('assert(a,\n"one two")') != digest('assert(a, "onetwo")')
+
+
+def test_headers_of_other_families_and_of_the_cost_model_are_left_out(first: Path, tmp_path: Path) -> None:
+    shutil.copytree(first, tmp_path / "more")
+    for name in ("costmodel/pto_instr.hpp", "npu/another/TFlip.hpp"):
+        file = tmp_path / "more/include/pto" / name
+        file.parent.mkdir()
+        file.write_text(NEWER)
+    assert HeaderFacts(Checkout.at(tmp_path / "more")).recorded() == HeaderFacts(Checkout.at(first)).recorded()
+
+
+def test_kernels_with_one_reason_are_listed_together() -> None:
+    reason = "/tmp/ptokit-cxx-1-2-x/pto/TFlip.hpp:11: error: unterminated #ifndef"
+    problems = [f"{name}: {reason.replace('-x', f'-{name[0]}')}" for name in ("a/a.cpp", "b/b.cpp", "c/c.cpp")]
+    assert list(command.grouped([*problems, "d/d.cpp: it has no entry"])) == [
+        "a/a.cpp and 2 more: pto/TFlip.hpp:11: error: unterminated #ifndef",
+        "d/d.cpp: it has no entry",
+    ]
 
 
 def test_a_folder_without_headers_is_misuse(tmp_path: Path) -> None:

@@ -210,10 +210,12 @@ def _groups(shape: Shape, x: Array, *, nv: bool) -> tuple[Array, Array]:
     element less that of 448, or by `nv` that of the least power which brings this to 448 or below."""
     groups = x.astype(np.float32).reshape(shape[0], -1, 32)
     most = np.abs(groups).max(axis=2) * np.float32(1 / np.float32(448) if nv else 1)
-    exponent, mantissa = np.divmod(most.view(np.uint32).astype(np.int64), 1 << 23)
+    bits: Array = most.view(np.uint32).astype(np.int64)
+    exponent: Array = bits >> 23
+    mantissa: Array = bits & (1 << 23) - 1
     if nv:
         is_above = np.where(exponent > 0, (mantissa > 0) & (exponent < 254), mantissa > 1 << 22)
-        shared = np.minimum(exponent + is_above, 254)
+        shared = np.where(is_above, exponent + 1, np.minimum(exponent, 254))
     else:
         shared = np.maximum(exponent - 8, 0)
     return groups, np.where(np.isnan(most), 255, shared)

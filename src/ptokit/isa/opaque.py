@@ -76,6 +76,8 @@ ADDRESSES = frozenset(("tget_scale_addr",))
 """Instructions that make a tile lie where another does. C++ records them only if that has no address."""
 GRID_BARRIERS = frozenset(("syncall",))
 """Instructions that end, on every core, after all blocks have come to them."""
+PUSHES = frozenset(("tpush", "tpop", "tpush_to_aiv", "tpush_to_aic", "tpop_from_aiv", "tpop_from_aic"))
+"""Instructions that hand over between the cores, in an order that is not modelled."""
 PLAIN = frozenset(("tile", "memory", "number"))
 """Kinds that no name tells apart."""
 SCALAR = "scalar"

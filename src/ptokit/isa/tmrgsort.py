@@ -93,7 +93,7 @@ EXHAUSTED = Attribute("exhausted", words=((MergeEnd.Merged, False), (MergeEnd.Ex
                       always=True)  # fmt: skip
 END = Modifier("end", MergeEnd, always(MergeEnd.Merged), "when the merge ends", text=EXHAUSTED)
 
-EXHAUSTED_ON = Table(dict.fromkeys(NPU, lambda c: c.end is MergeEnd.Exhausted))
+ENDS_EARLY = Case("it ends early", lambda c: c.end is MergeEnd.Exhausted)
 COUNTS_READ = Handshake(body=("V",), between=(("V", "S"),))
 """The scalar pipe waits for the merge and reads how far it came (TMrgSort.hpp:37, a5/TMrgSort.hpp:55)."""
 
@@ -134,7 +134,7 @@ def lists(count: int) -> Instruction:
         ),
         op_text=TMRGSORT.text,
         destination=Destination(is_staged=True),
-        special=(SpecialRoute("exhausted", EXHAUSTED_ON, RouteKernel(
+        special=(SpecialRoute("exhausted", Table(dict.fromkeys(NPU, ENDS_EARLY)), RouteKernel(
             pipes((DST, *merged), "V"), handshake=COUNTS_READ, cost={"V": INDEXED})),),
     )  # fmt: skip
 
