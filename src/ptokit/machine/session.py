@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from operator import sub
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Storage
@@ -156,6 +156,8 @@ class Session:
         self.lanes = LaneRecorder()
         self.gaps: Mapping[int, Sequence[RoundGap]] = {}
         """Rounds of loops that are not run."""
+        self.shared_rounds: dict[int, Any] = {}
+        """Of the running block: the rounds of each loop that several cores run."""
         self.is_short = False
         """Whether rounds are left out that may not do what those before did."""
         self.iterations: dict[int, int] = {}
@@ -168,6 +170,7 @@ class Session:
     def begin(self, block: int) -> None:
         """A block begins."""
         self.running.number, self.running.moment = block, ()
+        self.shared_rounds.clear()
         self.flags.begin()
         self.accesses.begin()
         self.cache.begin()

@@ -278,7 +278,7 @@ def vector_arm(stmts: Mapping[Path, ir.Stmt], path: Path) -> tuple[int, int] | N
     """The branch around a statement that only one vector core takes: the length of its path, and which core that is."""
     for size in range(1, len(path), 2):
         branch = stmts[path[:size]]
-        if isinstance(branch, ir.Branch) and variables(branch.condition) == {SUBBLOCK_IDX}:
+        if isinstance(branch, ir.Branch) and variables(branch.condition) == frozenset((SUBBLOCK_IDX,)):
             holds = [bool(evaluate(branch.condition, {SUBBLOCK_IDX: vector})) for vector in (0, 1)]
             if sum(holds) == 1:
                 return size, holds.index(path[size] == 0)
@@ -484,7 +484,9 @@ def _mirrored(edited: Edited, profile: Profile, path: Path, stmt: AnyFlag) -> It
     pipe = f"{stmt.core}.{stmt.pipe}"
     users = [each for each in siblings if _uses(each, pipe, edited.program, profile)]
     places = [{each.where} for each in users[:1] or siblings]
-    twins = next(filter(None, ([to for to, each in other.items() if each.where in some] for some in places)), [])
+    twins = next(
+        filter(None, ([to for to, each in other.items() if each.where in some] for some in places)), list[Path]()
+    )
     alone = [[to] for to, each in other.items() if _uses(each, pipe, edited.program, profile)]
     for chosen in [twins] if twins else (alone[::-1] if side else alone)[:MOST_PLACES]:
         ends = [(to, (to[-1] + side, rank, _moved(edited, stmt, path, to))) for to in chosen]
