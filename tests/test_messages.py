@@ -27,6 +27,7 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.machine.report import MachineOptions
 from ptokit.traces import generate, moe_routing, paged_kv, replay, zipf
 from tests.cli.shell import ptokit_
+from tests.loops import FULL
 from tests.sources import SOURCE, parsed
 
 BOUND = 2 * LONGEST + 100
@@ -312,8 +313,8 @@ def test_errors_of_torch_operators_are_bounded(name: str) -> None:
 def test_errors_of_instructions_are_bounded(name: str) -> None:
     function = getattr(pto, name)
     count = sum(p.default is p.empty for p in inspect.signature(function).parameters.values())
-    for kind, value in VALUES.items():
-        for at in range(count):
+    for turn, (kind, value) in enumerate(VALUES.items()):
+        for at in range(count) if FULL else [*range(count)][turn % max(1, count) :][:1]:
             given = [tile() for _ in range(count)]
             given[at] = value
             text = problem_of(lambda: function(*given))  # noqa: B023

@@ -70,9 +70,9 @@ def test_a_run_exits_with_3_if_there_is_nothing_worse(engine: str, folder: Path)
 
 
 def test_pages() -> None:
-    assert "dst written, src0 read, scalar number, src1 read" in fine("explain", "taddsc")
+    assert "dst written, src read, row number, col number" in fine("explain", "tsubview")
     assert "dst written, acc workspace, ping workspace" in fine("explain", "treduce")
-    assert "taddsc" in fine("explain", "opaque")
+    assert "tsubview" in fine("explain", "opaque")
 
 
 def test_python_has_no_function_for_it() -> None:

@@ -156,7 +156,7 @@ def test_targets_as_json() -> None:
     assert found["a5"]["pipes"] == [*PROFILES["a5"].pipes]  # type: ignore[index]
 
 
-@pytest.mark.parametrize("width", [40, 57, 71, 80])
+@pytest.mark.parametrize("width", [40, 71])
 @pytest.mark.parametrize("name", ["targets", "mgather", "H-24", "MG-OOB-08", "A-05", ""])
 def test_nothing_is_cut_off_in_a_narrow_terminal(name: str, width: int) -> None:
     page = {"targets": pages.targets_table, "": pages.index_page}.get(name, lambda: page_of(name))()

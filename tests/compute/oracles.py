@@ -218,6 +218,33 @@ def fused(name: str) -> Pairs:
     yield listed(dst), each(FUSED[name], SMALL, A, B)
 
 
+CARRIED = {"taddc": operator.add, "tsubc": operator.sub, "taddsc": operator.add, "tsubsc": operator.sub}
+
+
+@oracle(*CARRIED)
+def carried(name: str) -> Pairs:
+    has_number, dst = name.endswith("sc"), empty("float32", ROWS, COLS)
+    second = 3.0 if has_number else vec("float32", B)
+    call(name, dst, vec("float32", A), second, vec("float32", SMALL))
+    function = CARRIED[name]
+    yield listed(dst), each(lambda a, b, c: function(a, 3.0 if has_number else b) + c, A, B, SMALL)
+
+
+@oracle("tinterleave", "tdeinterleave")
+def in_turn(name: str) -> Pairs:
+    dsts = empty("float32", ROWS, COLS), empty("float32", ROWS, COLS)
+    call(name, *dsts, vec("float32", A), vec("float32", B))
+    half, expected = COLS // 2, ([], [])
+    for a, b in zip(A, B, strict=True):
+        if name == "tinterleave":
+            rows = [[x for pair in zip(a[k : k + half], b[k : k + half], strict=True) for x in pair] for k in (0, half)]
+        else:
+            rows = [a[k::2] + b[k::2] for k in (0, 1)]
+        for found, row in zip(expected, rows, strict=True):
+            found.append(row)
+    yield [listed(dst) for dst in dsts], list(expected)
+
+
 RECTIFIED = {"taddreluconv": operator.add, "tsubreluconv": operator.sub, "tadddeqrelu": lambda a, b: (a + b) * 0.25}
 
 

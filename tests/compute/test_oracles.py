@@ -21,7 +21,8 @@ from tests.compute.oracles import ORACLES, check
 from tests.conformance.harness import forget
 
 Step = Move | Compute
-COMMUTATIVE = {"addreluconv", "add", "mul", "max", "min", "and", "or", "xor"}
+COMMUTATIVE = {"addreluconv", "add", "mul", "max", "min", "and", "or", "xor", "addc", "subc"}
+"""Operations of exact numbers whose inputs may be reversed: of three, the first and the last are added."""
 BINARY = ["add", "sub", "mul", "div", "rem", "fmod", "pow", "max", "min", "prelu", "and", "or", "xor", "shl", "shr"]
 UNARY = ["abs", "neg", "exp", "log", "sqrt", "recip", "rsqrt", "relu", "not", "copy"]
 REDUCTIONS = ["sum", "prod", "max", "min", "argmax", "argmin"]

@@ -391,3 +391,19 @@ def test_numbers_beyond_the_range_leave_an_accumulator_as_infinities(target: str
                 getattr(pto, op)(dst, acc, *(() if op == "tmov" else (0, 0)))
                 found = dst.read()[:1, : len(row)]
         assert found.astype("float32").tolist() == expected.tolist(), kind
+
+
+@pytest.mark.clause("TV-01")
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_an_accumulator_goes_into_storage_whatever_is_valid_there(target: str) -> None:
+    """a2a3/TMov.hpp:158, a5/TMov.hpp:762 of the public headers: the source says how much is moved."""
+    data = np.arange(1024, dtype="float32").reshape(32, 32) % 100
+    with pto.target(target):
+        acc = pto.Tile("acc", "float32", 32, 32).write(data)
+        part, whole = (
+            pto.Tile("mat", "float16", 32, 32, valid=valid, addr=0, **FORMS["mat"]) for valid in ((16, 20), (32, 32))
+        )
+        pto.tmov(part, acc)
+        assert np.array_equal(whole.read(), data)
+        with pytest.raises(pto.VerifyError, match="TV-01"):
+            pto.tmov(pto.Tile("mat", "float16", 16, 32, **FORMS["mat"]), acc)

@@ -17,6 +17,7 @@ from tests.conformance.harness import run, targets_of
 from tests.conformance.outcomes import outcome, outcomes
 from tests.engine.native.calls import Inexpressible, every_call
 from tests.engine.native.calls import outcome as tried
+from tests.loops import FULL
 from tests.machine.both import MachineCall, tile_names
 from tests.render_text import text_of
 
@@ -83,7 +84,9 @@ def repeats_seen() -> Iterator[dict[str, None]]:
 @pytest.mark.parametrize("name", SCATTERS)
 def test_what_meets_a_clause_has_no_repeats_that_the_machine_reports(name: str) -> None:
     example = spec.examples()[name]
-    for target, op in product(targets_of(name), example.each or ("",)):
+    for (k, target), op in product(enumerate(targets_of(name)), example.each or ("",)):
+        if not FULL and (k + sum(f"{name} {op}".encode())) % len(targets_of(name)):  # on one target, by turns
+            continue
         with repeats_seen() as found:
             run(example.meets, target, op)
         assert not found, f"on {target}: {next(iter(found))}"

@@ -160,8 +160,8 @@ def is_proved(instruction: Instruction, k: int, target: str) -> bool:
     def own(findings: list[Finding]) -> set[tuple[str, str, str]]:
         return identities(findings, instruction.name, rule, target)
 
-    for code, op in samples(rule.id, instruction.name):
-        for header in (False, True):
+    for header in (False, True):  # nearly all are proved without headers
+        for code, op in samples(rule.id, instruction.name):
             if before := own(found(code, target, op, header)):
                 with without_rule(instruction, k, target):
                     if before - own(findings_on(code, target, op, header=header)):

@@ -257,7 +257,7 @@ def test_every_valid_region_from_1_up_to_the_padded_extents_is_legal(target: str
 @pytest.mark.clause("CO-ALIGN-01", "CO-ALIGN-03")
 @pytest.mark.parametrize(("target", "kind"), list(product(TARGETS, SIZES)))
 def test_padded_rows_are_whole_blocks_of_32_bytes(target: str, kind: str) -> None:
-    for cols in range(1, 72):
+    for cols in (*range(1, 18), 24, *range(31, 34), 48, *range(63, 66)):
         whole = cols * SIZES[kind] % 32 == 0
         part, one = (1, 1), tile("int32", 1, 8, valid=(1, 1))
         dst, to = tile(kind, 2, cols, valid=part), table(3, 1, kind=kind)

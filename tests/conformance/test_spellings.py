@@ -40,7 +40,7 @@ OWN = {"tile"}
 
 def programs() -> list[Program]:
     moves = traced(MOVES, "cpu", x=floats(8, 64), y=ints(64), z=ints(8, 64))
-    return [vector_program("a5"), cube_program("a5"), moves]
+    return [vector_program("a5"), vector_program("cpu"), cube_program("a5"), moves]
 
 
 def plain(line: str) -> tuple[str, frozenset[str]]:

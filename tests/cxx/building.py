@@ -35,6 +35,7 @@ def _compiler() -> list[str]:
 COMPILER = _compiler()
 """The command of the compiler that ptokit finds; empty if there is none."""
 SOURCES = Path(__file__).with_name("sources")
+HEADERS = str(generated_headers())
 COMMON = (
     "-std=c++20",
     "-fPIC",
@@ -45,8 +46,8 @@ COMMON = (
     "-Wextra",
     UNCHECKED,
     f"-I{OWN}",
-    f"-I{generated_headers() / 'own'}",
-    f"-I{generated_headers()}",
+    f"-I{HEADERS}/own",
+    f"-I{HEADERS}",
 )
 FAMILY = find_compiler().family if COMPILER else "gcc"
 KERNEL = ("-O1", "-fno-inline", "-fno-optimize-sibling-calls", *ANNOUNCED[FAMILY])
@@ -69,7 +70,7 @@ class Built:
     source: Path
     target: str = "a2a3"
     texts: SourceTexts = field(default_factory=lambda: SourceTexts([SOURCES]))
-    own: tuple[str, ...] = (str(INCLUDE), str(generated_headers()))
+    own: tuple[str, ...] = (str(INCLUDE), HEADERS)
 
     @property
     def path(self) -> Path:

@@ -48,6 +48,23 @@ def test_three_tiles(name: str, expected: Callable[..., Any], target: str) -> No
 
 
 @pytest.mark.parametrize("target", BOTH)
+def test_sums_of_three(target: str) -> None:
+    out = C.copy()
+    run("three", target, out, A, B)
+    assert np.array_equal(out, A + B + C - 0.5 + B)
+
+
+def test_columns_in_turn() -> None:
+    first, second = np.zeros_like(A), np.zeros_like(A)
+    run("in_turn", "a5", first, second, A, B)
+    whole = np.stack([A, B], axis=2).reshape(4, 32)
+    assert np.array_equal(first, whole[:, :16]) and np.array_equal(second, whole[:, 16:])
+    run("apart", "a5", first, second, A, B)
+    for out, start in ((first, 0), (second, 1)):
+        assert np.array_equal(out, np.hstack([A[:, start::2], B[:, start::2]]))
+
+
+@pytest.mark.parametrize("target", BOTH)
 def test_conversions(target: str) -> None:
     out = np.zeros((4, 16), "float16")
     run("converted", target, out, A * 3000, B * 7000)

@@ -426,3 +426,67 @@ def test_two_elements_of_four_bits_are_a_byte_in_ub(tmp_path: Path, rows: int) -
     (kernel,) = kernels_of(tmp_path, "a2a3", [FOUR_BITS.format(rows=rows)])
     report = kernel[1](np.zeros(64 * rows, "uint8"), np.zeros(128 * rows, "float16"), target="a2a3", engine="machine")
     assert {each.level for each in report.findings} <= {"unmodelled", "note"}
+
+
+THROUGH_GLOBAL = """
+constexpr int M = 16, K = 32, N = 32;
+using Pipe = TPipe<0, Direction::DIRECTION, M * N * 4, 2>;
+using Slot = GlobalTensor<float, Shape<1, 1, 1, M, N>, Stride<M * N, M * N, M * N, N, 1>>;
+extern "C" __global__ AICORE void k(__gm__ float* slots, __gm__ half* x, __gm__ half* w, __gm__ float* out)
+{
+    Pipe pipe(slots, 0x0, 0x0);
+    Slot slot(slots);
+#if defined(__DAV_CUBE__)
+    TileLeft<half, M, K> left;
+    TileRight<half, K, N> right;
+    TileAcc<float, M, N> sums;
+    Tile<TileType::Mat, half, M, K, BLayout::ColMajor, M, K, SLayout::RowMajor> a;
+    Tile<TileType::Mat, half, K, N, BLayout::ColMajor, K, N, SLayout::RowMajor> b;
+    TASSIGN(a, 0); TASSIGN(b, 0x10000); TASSIGN(left, 0); TASSIGN(right, 0); TASSIGN(sums, 0);
+    GlobalTensor<half, Shape<1, 1, 1, M, K>, Stride<M * K, M * K, M * K, K, 1>> gx(x);
+    GlobalTensor<half, Shape<1, 1, 1, K, N>, Stride<K * N, K * N, K * N, N, 1>> gw(w);
+    TLOAD(a, gx);
+    TLOAD(b, gw);
+    set_flag(PIPE_MTE2, PIPE_MTE1, EVENT_ID0);
+    wait_flag(PIPE_MTE2, PIPE_MTE1, EVENT_ID0);
+    TEXTRACT(left, a, 0, 0);
+    TEXTRACT(right, b, 0, 0);
+    set_flag(PIPE_MTE1, PIPE_M, EVENT_ID0);
+    wait_flag(PIPE_MTE1, PIPE_M, EVENT_ID0);
+    TMATMUL(sums, left, right);
+    set_flag(PIPE_M, PIPE_FIX, EVENT_ID0);
+    wait_flag(PIPE_M, PIPE_FIX, EVENT_ID0);
+    TALLOC<Pipe, Slot, TileSplitAxis::TILE_UP_DOWN>(pipe, slot);
+    TSTORE(slot, sums);
+    TPUSH<Pipe, Slot, TileSplitAxis::TILE_UP_DOWN>(pipe, slot);
+#endif
+#if defined(__DAV_VEC__)
+    using Half = Tile<TileType::Vec, float, M / 2, N>;
+    using Part = GlobalTensor<float, Shape<1, 1, 1, M / 2, N>, Stride<M * N, M * N, M * N, N, 1>>;
+    Half h;
+    TASSIGN(h, 0x1000);
+    Part part(slots), to(out + get_subblockid() * M / 2 * N);
+    TPOP<Pipe, Part, TileSplitAxis::TILE_UP_DOWN>(pipe, part);
+    TLOAD(h, part);
+    TFREE<Pipe, Part, TileSplitAxis::TILE_UP_DOWN>(pipe, part);
+    set_flag(PIPE_MTE2, PIPE_MTE3, EVENT_ID0);
+    wait_flag(PIPE_MTE2, PIPE_MTE3, EVENT_ID0);
+    TSTORE(to, h);
+#endif
+}
+"""
+
+
+@pytest.mark.parametrize(("direction", "refused"), [("DIR_C2V_GM", False), ("DIR_BOTH_GM", True)])
+def test_vector_cores_wait_for_another_flag_in_both_directions(tmp_path: Path, direction: str, refused: bool) -> None:
+    """The cube core sets the first flag of the pipe (a5/TPush.hpp:191), a pop waits for the second one (512)."""
+    (kernel,) = kernels_of(tmp_path, "a5", [THROUGH_GLOBAL.replace("DIRECTION", direction)])
+    x, w = np.arange(512, dtype="float16").reshape(16, 32) % 7, np.eye(32, dtype="float16")
+    out = np.zeros((16, 32), "float32")
+    report = kernel[1](np.zeros(1024, "float32"), x, w, out, target="a5", engine="machine")
+    errors = [each.message for each in report.findings if each.level == "error"]
+    if refused:
+        assert errors == ["AIV0.MTE2 waits forever for flag 1 of AIC for AIV0"]
+    else:
+        assert not report.findings
+        np.testing.assert_array_equal(out, x)

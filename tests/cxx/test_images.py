@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import ptokit as pto
+from ptokit.cli.commands import app
 from tests.cxx.building import COMPILER
 
 pytestmark = pytest.mark.skipif(not COMPILER, reason="needs a C++ compiler")
@@ -49,3 +51,11 @@ def test_without_values(name: str, target: str) -> None:
     report, out = run(name, target)
     assert not report.modelled and np.isnan(out).all()
     assert any("timg2col" in str(finding) for finding in report.findings)
+
+
+def test_what_headers_have_no_call_for_is_not_printed() -> None:
+    words = [str(SOURCE), "--function", "by_setters", "--to", "cpp", "--target", "a5"]
+    done = CliRunner().invoke(app, ["convert", *words])
+    refused = [line for line in done.output.splitlines() if "CP-HDR-01" in line]
+    assert done.exit_code == 1
+    assert ["tload_image" in refused[0], "timg2col" in refused[1], len(refused)] == [True, True, 2]

@@ -99,6 +99,32 @@ AICORE inline void filled(__gm__ float* scratch, __gm__ float* out) {
 __global__ AICORE void cleaned(__gm__ float* scratch, __gm__ float* out) { filled<true>(scratch, out); }
 __global__ AICORE void cached(__gm__ float* scratch, __gm__ float* out) { filled<false>(scratch, out); }
 
+// an index tile is loaded again while S may still read it
+template <bool POINTER>
+AICORE inline void looked_up(__gm__ float* x, __gm__ int32_t* at, __gm__ float* out) {
+    Tile<TileType::Vec, int32_t, 1, 8> ids;
+    Part a;
+    TASSIGN(ids, 0);
+    TASSIGN(a, 0x400);
+    for (int i = 0; i < 2; ++i) {
+        GlobalTensor<int32_t, Shape<1, 1, 1, 1, 8>, Stride<8, 8, 8, 8, 1>> from(at);
+        TLOAD(ids, from);  // loads again
+        order(PIPE_MTE2, PIPE_S);
+        int row = POINTER ? ((__ubuf__ int32_t*)ids.data())[2] : ids.GetValue(2);  // looks up
+        Row given(x + row % 2 * N), to(out + i * N);
+        TLOAD(a, given);
+        order(PIPE_MTE2, PIPE_MTE3);
+        TSTORE(to, a);
+        order(PIPE_MTE3, PIPE_MTE2);
+    }
+}
+__global__ AICORE void by_value(__gm__ float* x, __gm__ int32_t* at, __gm__ float* out) {
+    looked_up<false>(x, at, out);
+}
+__global__ AICORE void by_pointer(__gm__ float* x, __gm__ int32_t* at, __gm__ float* out) {
+    looked_up<true>(x, at, out);
+}
+
 // one element too many
 __global__ AICORE void beyond(__gm__ float* x, __gm__ float* out) {
     for (int i = 0; i <= N; ++i) out[i] = x[i];  // goes beyond
@@ -182,6 +208,14 @@ def test_a_load_of_what_is_in_the_cache_is_an_error(kernels: dict[str, CppKernel
     assert errors(run) == {("A-70", line("// fills"), line("// loads"))}
 
 
+@pytest.mark.parametrize("name", ["by_value", "by_pointer"])
+def test_a_load_over_what_the_scalar_pipe_reads_is_an_error(kernels: dict[str, CppKernel], name: str) -> None:
+    """The headers set a flag from S to MTE2 after S has read indices (a2a3/MGather.hpp:144, a5/MGather.hpp:302)."""
+    run = launched(kernels[name], x=np.zeros(128, "float32"), at=AT, out=np.zeros(128, "float32"))
+    assert errors(run) == {("KN-13", line("// looks up"), line("// loads again"))}
+    assert [finding.level for finding in run.findings] == ["error"]
+
+
 @pytest.mark.parametrize("short", ["x", "out"])
 def test_an_access_beyond_an_array_is_an_error(kernels: dict[str, CppKernel], short: str) -> None:
     given = {name: np.zeros(64 if name == short else 65, "float32") for name in ("x", "out")}
@@ -207,3 +241,31 @@ def test_a_check_says_what_it_takes(kernels: dict[str, CppKernel], tmp_path: Pat
     )
     assert done.exit_code == 1
     assert f"pointers.cpp:{line('// goes beyond')}:" in done.output and "64 of x" in done.output
+
+
+@pytest.mark.parametrize(
+    ("source", "destination"),
+    [("(__gm__ float*)0x1234560000", "out"), ("x", "(__gm__ float*)0x40"), ("x", "nullptr")],
+)
+def test_an_address_in_no_array_is_an_error(tmp_path: Path, source: str, destination: str) -> None:
+    file = tmp_path / "wild.cpp"
+    head = SOURCE.partition("// arrays only")[0]
+    file.write_text(f"""{head}
+__global__ AICORE void wild(__gm__ float* x, __gm__ float* out) {{
+    Part a;
+    TASSIGN(a, 0);
+    Row from({source}), to({destination});
+    TLOAD(a, from);
+    order(PIPE_MTE2, PIPE_MTE3);
+    TSTORE(to, a);
+}}
+""")
+    kernel = pto.load(file, "wild", target="a5")
+    with pytest.raises(VerifyError) as refusal:
+        launched(kernel, x=np.zeros(64, "float32"), out=np.zeros(64, "float32"))  # pyright: ignore[reportArgumentType]
+    (finding,) = refusal.value.findings
+    call = "TLOAD" if source != "x" else "TSTORE"
+    lines = file.read_text().splitlines()
+    assert (finding.rule, finding.level) == ("KN-20", "error")
+    assert finding.where is not None and call in lines[finding.where.line - 1]
+    assert "address 0x" in finding.message

@@ -15,6 +15,7 @@ from ptokit.cli.arguments import LEAST_BYTES, values_of
 from ptokit.cli.commands import app
 from ptokit.cli.problems import UNMODELLED
 from ptokit.lang.recorded import CppKernel, load_entries
+from ptokit.machine import ENOUGH
 
 SOURCE = """\
 #include <pto/pto-inst.hpp>
@@ -393,3 +394,48 @@ def test_a_source_that_only_includes_a_kernel_is_judged_with_names_from_macros(t
     places = {(Path(finding.where.file).name, finding.where.line) for finding in races if finding.where}
     assert (kernel.name, places) == ("go", {("kernels.hpp", TADD)})
     assert all(not finding.where.calls for finding in races if finding.where), "what launches the kernel is outside it"
+
+
+LONG = """
+#include <pto/pto-inst.hpp>
+using namespace pto;
+using Rows = GlobalTensor<float, Shape<1, 1, 1, 16, 16>, Stride<256, 256, 256, 16, 1>>;
+
+extern "C" __global__ AICORE void twice(__gm__ float* x, __gm__ float* out) {
+  Tile<TileType::Vec, float, 16, 16> a;
+  TASSIGN(a, 0);
+  for (int i = 0; i < 300; ++i) {
+    const int at = (get_block_idx() * 300 + i) * 256;
+    Rows from(x + at), to(out + at);
+#ifdef NEVER
+    pipe_barrier(PIPE_ALL);
+#endif
+    TLOAD(a, from);
+    set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+    wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+    TADD(a, a, a);
+    set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+    wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+    TSTORE(to, a);
+  }
+}
+"""
+
+
+def test_a_long_loop_is_repaired_in_its_source(tmp_path: Path) -> None:
+    """The search runs some rounds, and the repair is confirmed in all. A statement begins behind a directive."""
+    file = tmp_path / "twice.cpp"
+    file.write_text(LONG)
+    (kernel,) = load_entries(str(file), "a5")
+    arrays = np.ones(2 * 300 * 256, "float32"), np.zeros(2 * 300 * 256, "float32")
+    report = kernel[2](*arrays, target="a5", engine="machine", options=pto.MachineOptions(blocks=ENOUGH))
+    (repair,) = report.repairs
+    assert repair.diff, repair.patch.refusal
+    lines = repair.patch.after[str(file)].splitlines()
+    assert lines[lines.index("    TLOAD(a, from);") - 2 :][:2] == [
+        "#endif",
+        "    wait_flag(PIPE_MTE3, PIPE_MTE2, EVENT_ID0);",
+    ]
+    file.write_text("\n".join([*lines, ""]))
+    (again,) = load_entries(str(file), "a5")
+    assert again[2](*arrays, target="a5", engine="machine").ok

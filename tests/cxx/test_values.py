@@ -127,7 +127,7 @@ __global__ AICORE void opaque(__gm__ float* x, __gm__ float* out) {
     Row<float> from(x), to(out);
     TLOAD(a, from);
     order(PIPE_MTE2, PIPE_V);
-    TADDC(b, a, a, a);
+    TPACK(b, a);
     pipe_barrier(PIPE_V);
     TMULS(c, b, 2.0f);
     order(PIPE_V, PIPE_S);

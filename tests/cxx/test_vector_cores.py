@@ -140,3 +140,193 @@ def test_a_flag_that_no_core_has_is_a_note_only(tmp_path: Path) -> None:
     (kernel,) = load_entries(str(tmp_path / "k.cpp"), "a5")
     report = kernel[1](np.ones(256, "float32"), np.zeros(512, "float32"), target="a5", engine="machine")
     assert [(each.level, each.rule) for each in report.findings if each.level != "unmodelled"] == [("note", "KN-16")]
+
+
+HEAD = """
+#include <pto/pto-inst.hpp>
+using namespace pto;
+using Rows = GlobalTensor<float, Shape<1, 1, 1, 16, 16>, Stride<256, 256, 256, 16, 1>>;
+
+extern "C" __global__ AICORE void halves(__gm__ float* x, __gm__ float* out) {
+"""
+CUBE = """#if defined(__DAV_CUBE__)
+  Tile<TileType::Mat, float, 16, 16, BLayout::ColMajor, 16, 16, SLayout::RowMajor, 512> tile;
+  TASSIGN(tile, 0);
+  wait_intra_block(PIPE_MTE2, 0);
+  wait_intra_block(PIPE_MTE2, 16);
+  Rows upper(out), lower(out + 256);
+  TLOAD(tile, upper);
+  pipe_barrier(PIPE_ALL);
+  TLOAD(tile, lower);
+#else
+"""
+TILE = """  Tile<TileType::Vec, float, 16, 16> rows;
+  TASSIGN(rows, 0);
+"""
+FILLED = """  TEXPANDS(rows, 1.0f);
+  set_flag(PIPE_V, PIPE_MTE3, EVENT_ID1);
+  wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID1);
+"""
+ARMS = """  if (get_subblockid() == 0) {
+    Rows first(out);
+    TSTORE(first, rows);
+    set_intra_block(PIPE_MTE3, 0);
+  } else {
+    Rows second(out + 256);
+    TSTORE(second, rows);
+    set_intra_block(PIPE_MTE3, 0);
+  }
+#endif
+"""
+JOINED = """  if (get_subblockid() == 0) {
+    Rows from(x);
+    TLOAD(rows, from);
+    set_flag(PIPE_MTE2, PIPE_MTE3, EVENT_ID1);
+    wait_flag(PIPE_MTE2, PIPE_MTE3, EVENT_ID1);
+  } else {
+    TEXPANDS(rows, 1.0f);
+    set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  }
+  Rows own(out + 256 * get_subblockid());
+  if (get_subblockid() == 1) wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  TSTORE(own, rows);
+"""
+IN_LOOP = """  for (int i = 0; i < 4; ++i) {
+    wait_flag(PIPE_MTE3, PIPE_MTE2, EVENT_ID0);
+    Rows from(x + i * 512 + 256 * get_subblockid());
+    TLOAD(rows, from);
+    if (get_subblockid() == 0) {
+      set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+      wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+      TADDS(rows, rows, 1.0f);
+      set_flag(PIPE_V, PIPE_MTE3, EVENT_ID1);
+      wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID1);
+    } else {
+      set_flag(PIPE_MTE2, PIPE_MTE3, EVENT_ID1);
+      wait_flag(PIPE_MTE2, PIPE_MTE3, EVENT_ID1);
+    }
+    Rows own(out + i * 512 + 256 * get_subblockid());
+    TSTORE(own, rows);
+    set_flag(PIPE_MTE3, PIPE_MTE2, EVENT_ID0);
+  }
+  wait_flag(PIPE_MTE3, PIPE_MTE2, EVENT_ID0);
+"""
+PRIMED = "  set_flag(PIPE_MTE3, PIPE_MTE2, EVENT_ID0);\n"
+SECOND = "TSTORE(second, rows);\n    set_intra_block(PIPE_MTE3, 0);"
+WHOLE = {
+    "joined": HEAD + TILE + JOINED,
+    "loop": HEAD + TILE + PRIMED + IN_LOOP,
+    "arms": HEAD + CUBE + TILE + FILLED + ARMS,
+}
+"""Kernels whose vector cores differ, as they should be."""
+LOST = [
+    ("joined", "    set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);\n"),
+    ("joined", "  if (get_subblockid() == 1) wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);\n"),
+    ("loop", PRIMED),
+    ("loop", "      set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);\n"),
+    ("loop", "      wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID1);\n"),
+    ("loop", "      wait_flag(PIPE_MTE2, PIPE_MTE3, EVENT_ID1);\n"),
+    ("arms", "  wait_intra_block(PIPE_MTE2, 16);\n"),
+    ("arms", SECOND.partition("\n")[2]),
+    ("arms", "  wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID1);\n"),
+]
+
+
+def _halves(folder: Path, text: str) -> Any:
+    (folder / "k.cpp").write_text(text + "}\n")
+    (kernel,) = load_entries(str(folder / "k.cpp"), "a5")
+    return kernel[1](np.ones(2048, "float32"), np.zeros(2048, "float32"), target="a5", engine="machine")
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_kernels_whose_vector_cores_differ_are_clean(tmp_path: Path, name: str) -> None:
+    report = _halves(tmp_path, WHOLE[name])
+    assert report.ok, report
+
+
+@pytest.mark.parametrize(("name", "line"), LOST)
+def test_a_repair_of_one_vector_core_is_made_in_the_source(tmp_path: Path, name: str, line: str) -> None:
+    """What is inserted is for the core that lacks it, and the changed source is clean."""
+    assert line in WHOLE[name]
+    report = _halves(tmp_path, WHOLE[name].replace(line, "", 1))
+    assert not report.ok
+    (repair,) = report.repairs
+    assert len(repair.edits) <= 2, repair
+    (text,) = repair.patch.after.values()
+    again = _halves(tmp_path, text.removesuffix("}\n"))
+    assert again.ok, text
+
+
+ONE_EACH = """
+#include <pto/pto-inst.hpp>
+#include <pto/common/kernel_meta.hpp>
+using namespace pto;
+using Rows = GlobalTensor<float, Shape<1, 1, 1, 16, 16>, Stride<256, 256, 256, 16, 1>>;
+#if defined(PTO_NPU_ARCH_A5)
+#define GIVE(pipe, id) set_intra_block(pipe, id)
+#define TAKE(pipe, id) wait_intra_block(pipe, id)
+#else
+#define GIVE(pipe, id) ffts_cross_core_sync(pipe, getFFTSMsg(0x2, id))
+#define TAKE(pipe, id) wait_flag_dev(id)
+#endif
+PTO_SYNCALL_MIX_AIC_KERNEL_META(ones_mix_aic, 1, 1);
+
+namespace own {
+template <typename T>
+__global__ AICORE void ones(__gm__ uint64_t* flags, __gm__ T* out) {
+#if !defined(PTO_NPU_ARCH_A5)
+  set_ffts_base_addr(reinterpret_cast<uint64_t>(flags));
+#endif
+#if defined(__DAV_CUBE__)
+  Tile<TileType::Mat, T, 16, 16, BLayout::ColMajor, 16, 16, SLayout::RowMajor, 512> tile;
+  TASSIGN(tile, 0);
+  TAKE(PIPE_MTE2, 0);
+  Rows from(out);
+  TLOAD(tile, from);
+#else
+  Tile<TileType::Vec, T, 16, 16> rows;
+  TASSIGN(rows, 0);
+  TEXPANDS(rows, T(get_subblockdim()));
+  set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  Rows to(out);
+  TSTORE(to, rows);
+  GIVE(PIPE_MTE3, 0);
+#endif
+}
+}
+
+extern "C" void launch(uint64_t* flags, float* out, void* stream) {
+  own::ones<float><<<1, nullptr, stream>>>(flags, out);
+}
+"""
+
+
+def _ones(folder: Path, target: str, text: str, *flags: str) -> tuple[Any, Any]:
+    (folder / "k.cpp").write_text(text)
+    source = CppSource(str(folder / "k.cpp"), CompileOptions(flags=flags))
+    kernel = CppKernel(source, chosen_entry(source.build(target), "launch"), target)
+    out = np.zeros((16, 16), "float32")
+    return kernel[1](np.zeros(1024, "uint64"), out, target=target, engine="machine"), out
+
+
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_a_launch_states_one_vector_core_for_each_cube_core(tmp_path: Path, target: str) -> None:
+    """By the name of the kernel (kernel_meta.hpp:54), or for a whole build (syncall_soft.hpp:73)."""
+    report, out = _ones(tmp_path, target, ONE_EACH)
+    assert report.ok, report
+    assert (out == 1).all()
+    for other in ("(ones_mix_aic, 1, 2)", "(other, 1, 1)"):
+        report, _ = _ones(tmp_path, target, ONE_EACH.replace("(ones_mix_aic, 1, 1)", other))
+        assert "CO-SEM-02" in {found.rule for found in report.hazards}
+    assert _ones(
+        tmp_path, target, ONE_EACH.replace("(ones_mix_aic, 1, 1)", "(other, 1, 2)"), "-D__MIX_CORE_AIV_RATIO__=1"
+    )[0].ok
+
+
+def test_a_single_vector_core_sets_no_flag_of_a_second(tmp_path: Path) -> None:
+    text = ONE_EACH.replace("TAKE(PIPE_MTE2, 0);", "TAKE(PIPE_MTE2, 0); TAKE(PIPE_MTE2, 16);")
+    report, _ = _ones(tmp_path, "a5", text)
+    line = text[: text.index("TAKE(PIPE_MTE2, 16)")].count("\n") + 1
+    assert {(found.rule, found.where.line) for found in report.hazards} == {("KN-13", line)}
+    assert any("waits forever" in found.message for found in report.hazards)

@@ -21,7 +21,7 @@ from tests import snippet
 from tests.lang.random_kernels import TABLE, random_kernel
 
 GRID = 3
-SEEDS = range(12 * int(os.environ.get("PTOKIT_FUZZ", "0")) or 6)
+SEEDS = range(12 * int(os.environ.get("PTOKIT_FUZZ", "0")) or 4)
 CRAMPED = replace(A2A3, ub=UnifiedBuffer(size=32))
 """A target with little memory: tiles share addresses wherever they can."""
 

@@ -345,12 +345,12 @@ def test_a_change_is_seen(change: str, way: Way) -> None:
         tree_of(function.replace(co_filename=keep(f"<{change} {way.__name__} after>", after)))
 
 
-@pytest.mark.parametrize("option", [[], ["-O"], ["-X", "no_debug_ranges"]])
-def test_code_that_another_python_compiled_is_read(option: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("ways", [[["-O"]], [["-X", "no_debug_ranges"], []]], ids=["-O", "no ranges"])
+def test_code_that_another_python_compiled_is_read(ways: list[list[str]], tmp_path: Path) -> None:
     file, text = tmp_path / "module.py", KERNELS["keywords over several lines"]
     file.write_text(text)
     run = "import numpy as np, module; out = np.zeros((1, 8), 'float32'); module.k[1](out); print(out.sum())"
-    for options in (option, []):
+    for options in ways:
         done = subprocess.run(
             [sys.executable, *options, "-c", run], cwd=tmp_path, capture_output=True, text=True, check=False
         )

@@ -15,7 +15,7 @@ from tests.machine.auto_kernels import ARRAYS, COUNTS, Draft
 from tests.property.strategies import FUZZ
 
 KERNELS = 48 * int(FUZZ or "1")
-RUN = KERNELS if FUZZ else 16
+RUN = KERNELS if FUZZ else 8
 """How many kernels are run; the others are only traced."""
 CHUNKS = 8
 TARGETS = ("a2a3", "a5")

@@ -13,6 +13,10 @@ import numpy as np
 import pytest
 
 import ptokit as pto
+from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.dtype import dtype
+from ptokit.isa.operand import TileSpec
+from ptokit.isa.policy import BLayout, SLayout, TileType
 
 FLOATS, BYTES = np.ones((8, 64), "float32"), np.ones((8, 64), "int8")
 Body = Callable[..., None]
@@ -105,9 +109,9 @@ def test_the_scalar_pipe_writes_the_workspace_of_a_selection_first(first: str, r
     assert len(raced) == races and all("tmp" in str(each) for each in raced)
 
 
-def counted(*, with_workspace: bool) -> Body:
+def counted(*, with_workspace: bool, cols: int = 64, kind: str = "int32", width: int = 640) -> Body:
     def body(out: Any) -> None:
-        numbers, tmp = pto.Tile("vec", "int32", 1, 64, addr=0), pto.Tile("vec", "float32", 1, 256, addr=1024)
+        numbers, tmp = pto.Tile("vec", kind, 1, cols, addr=0), pto.Tile("vec", "float32", 1, width, addr=1024)
         pto.tci(numbers, 0, **({"tmp": tmp} if with_workspace else {}))
         hand("V" if with_workspace else "S", "MTE3")
         pto.tstore(out, numbers)
@@ -119,6 +123,34 @@ def counted(*, with_workspace: bool) -> Body:
 def test_a_sequence_is_vector_code_with_a_workspace_and_scalar_code_without(with_workspace: bool) -> None:
     found = run(counted(with_workspace=with_workspace), np.zeros((1, 64), "int32"), mode="manual")
     assert [each for each in found.findings if each.level == "error"] == []
+
+
+@pytest.mark.parametrize(
+    ("cols", "kind", "nbytes"), [(64, "int32", 2560), (48, "int32", 704), (8, "int32", 544), (64, "int16", 1792)]
+)
+def test_a_sequence_fills_its_workspace(cols: int, kind: str, nbytes: int) -> None:
+    """TCI.hpp:61, 122, 153: what lies behind a smaller one is lost."""
+    for width, count in ((nbytes // 4, 0), (nbytes // 4 - 8, 1)):
+        body = counted(with_workspace=True, cols=cols, kind=kind, width=width)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = pto.check(pto.kernel(mode="manual")(body), np.zeros((1, cols), kind), grid=1, target="a2a3")
+        assert [each.rule for each in found.findings if each.level == "error"] == ["CP-TMP-01"] * count
+
+
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_a_merge_that_ends_early_uses_a_flag_of_its_own(target: str) -> None:
+    """The scalar pipe reads how far it came (TMrgSort.hpp:37, a5/TMrgSort.hpp:55)."""
+    flags = {route: kernel.handshake.between for route, kernel in INSTRUCTIONS["tmrgsort3"].kernels[target].items()}
+    assert flags == {"tmrgsort3": (), "tmrgsort3.exhausted": (("V", "S"),)}
+
+
+@pytest.mark.parametrize(("rows", "offsets"), [(1, [0, 16, 255]), (16, [0, 256, 15 * 256 + 15])])
+def test_a_single_row_of_the_left_matrix_lies_in_one_piece(rows: int, offsets: list[int]) -> None:
+    """textract_common.hpp:459 of the public headers."""
+    tile = TileSpec(dtype("float16"), TileType.Left, rows, 256, rows, 256, BLayout.RowMajor, SLayout.RowMajor)
+    assert [int(tile.layout.offset(0, column)) for column in (0, 16, 255)] == offsets
+    assert tile.nbytes == rows * 512
 
 
 # --- whole blocks

@@ -24,7 +24,7 @@ from tests.machine.manual_programs import ROWS, TILES, Sample, sample
 from tests.property.strategies import FUZZ
 
 GRID = 7
-PROGRAMS = 40 if FUZZ else 24
+PROGRAMS = 40 if FUZZ else 16
 """Random programs of one portion."""
 CHUNKS = 8 if FUZZ else 2
 """Portions of the random programs and of the corpus, so that processes can share them."""

@@ -622,7 +622,7 @@ class Watched:
 
 @pytest.mark.parametrize("chunk", range(10))
 def test_clocks_find_what_some_schedule_shows(chunk: int) -> None:
-    for seed in range(chunk, 1000 if FULL else 500, 10):
+    for seed in range(chunk, 1000 if FULL else 300, 10):
         of = sample(seed)
         entries = entries_of(of.program, profile(of.target), touched(of))
         found, all_of_it = Watched(entries), Search(entries).verdict()

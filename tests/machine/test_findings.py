@@ -500,7 +500,7 @@ def test_another_cause_is_reported_too() -> None:
 
 @pytest.mark.parametrize("chunk", range(4))
 def test_folding_hides_no_faulty_program_and_adds_nothing(chunk: int) -> None:
-    for seed in range(chunk, 400 if FULL else 100, 4):
+    for seed in range(chunk, 400 if FULL else 60, 4):
         of = sample(seed)
         kernel = TextKernel(of.program)
         some, everything = (_found(kernel, of, consequences) for consequences in (False, True))

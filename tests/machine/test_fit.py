@@ -87,7 +87,7 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize(
-    ("target", "noise", "seed"), [("a2a3", 0.05, 1), ("a5", 0.05, 2), *([("a5", 0.03, 5)] if FULL else [])]
+    ("target", "noise", "seed"), [("a5", 0.05, 2), *([("a2a3", 0.05, 1), ("a5", 0.03, 5)] if FULL else [])]
 )
 def test_a_hidden_table_is_recovered_from_noisy_times(target: str, noise: float, seed: int) -> None:
     hidden = hidden_table(target, seed)

@@ -17,7 +17,7 @@ from ptokit.program.ir import Barrier, Block, Flag, Loop, Program, Stmt, childre
 from ptokit.program.verify import pipes_used
 from ptokit.target import profile
 from ptokit.target.profile import EVENT_IDS
-from tests.examples.test_gallery import GALLERY, GRIDS_OF_LAUNCHES, Case, Entry, agree, every_launch, rng
+from tests.examples.test_gallery import GALLERY, GRIDS_OF_LAUNCHES, Case, Entry, agree, launch_of_each, rng
 from tests.examples.test_gallery_flags import LAUNCHES, launches, ordered
 from tests.program.happens_before import Path, show_stmt
 from tests.program.judge import handovers, places_of, without
@@ -50,12 +50,12 @@ def test_auto_mode_is_clean(entry: Entry, target: str, grid: int) -> None:
             agree(entry, arrays["out"], case)
 
 
-@every_launch
+@launch_of_each(1)
 def test_auto_mode_gives_the_same_bits_under_every_schedule(entry: Entry, target: str) -> None:
     case = entry.make(rng(), **entry.sizes[0])
     same = case | {"out": case["out"].copy()}
     entry.kernel[3](**same, target=target, engine="reference")
-    for seed in range(6 if FUZZ else 2):
+    for seed in range(6 if FUZZ else 1):
         arrays = case | {"out": case["out"].copy()}
         options = MachineOptions(seed=seed)
         assert entry.kernel[3](**arrays, target=target, engine="machine", options=options).ok
@@ -137,14 +137,14 @@ def missed(program: Program, case: Case, target: str, lost: Sequence[frozenset[P
 def test_a_flag_that_is_missing_is_reported(name: str, target: str) -> None:
     program, case = manual(name, target)
     lost = flags_together(program, case, target)
-    assert not missed(program, case, target, lost if FUZZ else lost[::2])
+    assert not missed(program, case, target, lost if FUZZ else lost[::4])
 
 
 @every_target_with_pipes
 def test_half_of_a_flag_that_is_missing_is_reported(name: str, target: str) -> None:
     program, case = manual(name, target)
     ends = [frozenset({path}) for path, stmt in places_of(program.body) if isinstance(stmt, Flag)]
-    assert not missed(program, case, target, ends if FUZZ else ends[::5])  # sets and waits by turns
+    assert not missed(program, case, target, ends if FUZZ else ends[::9])  # sets and waits by turns
 
 
 # --- Flags that nobody needs ---------------------------------------------------------------------------------------
@@ -204,6 +204,6 @@ def variants(program: Program, target: str, count: int) -> Iterator[Program]:
 @every_target_with_pipes
 def test_a_flag_too_many_is_never_reported(name: str, target: str) -> None:
     program, case = manual(name, target)
-    for changed in variants(program, target, 12 if FUZZ else 3):
+    for changed in variants(program, target, 12 if FUZZ else 2):
         report = report_of(changed, case, target, 1, ORDER)
         assert report.ok, (report.findings, changed.body)

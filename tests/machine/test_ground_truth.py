@@ -25,7 +25,7 @@ from tests.program.happens_before import check
 ALL = 2000
 CHUNKS = 20
 """Parts in which the programs are tried, so that workers can share them."""
-FIRST = ALL if os.environ.get("PTOKIT_FUZZ") else 120
+FIRST = ALL if os.environ.get("PTOKIT_FUZZ") else 80
 """How many of them a plain run tries."""
 
 

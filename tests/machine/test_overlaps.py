@@ -346,7 +346,7 @@ class Model:
     places: dict[int, int] = field(default_factory=dict)
 
 
-PROGRAMS = 600 if os.environ.get("PTOKIT_FUZZ") else 40
+PROGRAMS = 600 if os.environ.get("PTOKIT_FUZZ") else 24
 
 
 @pytest.mark.parametrize("seed", list(range(PROGRAMS)))

@@ -26,7 +26,7 @@ IDS = ("a reserved id", "the last reserved id", "id 2 of the gather")
 BAD = [case for case in cores.CASES if case.bad and not case.kind and not case.name.endswith(IDS)]
 CLEAN = [case for case in cores.CASES if not case.bad and not case.kind and "FIX to V" not in case.name]
 """Without those whose flags are of one core."""
-BY_TURNS = slice(None, None, 1 if FULL else 3)
+BY_TURNS = slice(None, None, 1 if FULL else 5)
 """Of cases that several tests need, each takes every third one."""
 MOST = {"no buffer is handed back": 6, "one buffer too few": 4}
 """The edits of repairs that take more than 2: a flag with its priming and draining."""

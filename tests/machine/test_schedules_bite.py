@@ -97,7 +97,7 @@ def program_bits(kernel: Any, of: Sample, seed: int | None) -> Bits:
 
 @pytest.mark.parametrize("chunk", range(8))
 def test_twins_of_the_corpus_keep_their_bits(chunk: int) -> None:
-    twins = few(case for case in CASES if not case.bad and case.target != "cpu")[:: 1 if FUZZ else 4]
+    twins = few(case for case in CASES if not case.bad and case.target != "cpu")[:: 1 if FUZZ else 8]
     for case in twins[chunk::8]:
         expected = bits_of(case, None)
         for seed in range(8 if FUZZ else 1):

@@ -30,7 +30,7 @@ from tests.corpus.hazards.cores import NZ, into_ub
 
 PIPES = ("AIV.S", "AIV.V", "AIV.MTE3", "AIC.S", "AIC.MTE1", "AIC.FIX")
 OTHER = {"AIV": "AIC", "AIC": "AIV"}
-PROGRAMS = 6000 if os.environ.get("PTOKIT_FUZZ") else 600
+PROGRAMS = 6000 if os.environ.get("PTOKIT_FUZZ") else 400
 CHUNKS = 10
 
 

@@ -21,7 +21,7 @@ import ptokit as pto
 from ptokit.machine import instruction
 from tests.conformance.harness import check_example, telling_examples
 from tests.engine.native.test_calls import CASES, Strategy
-from tests.examples.test_gallery import BAD, CASTING, GALLERY, Entry, cells, every_launch, launched, rng, spoilt
+from tests.examples.test_gallery import BAD, CASTING, GALLERY, Entry, cells, launch_of_each, launched, rng, spoilt
 from tests.lang.random_kernels import random_kernel
 from tests.lang.test_random_kernels import arguments, kernel_of
 from tests.loops import FULL
@@ -72,7 +72,7 @@ def test_random_calls(strategy: Strategy, options: tuple[Any, ...], data: st.Dat
 # --- Launches ------------------------------------------------------------------------------------------------------
 
 
-@every_launch
+@launch_of_each(2)
 def test_gallery(tally: Tally, entry: Entry, target: str) -> None:
     turn, sizes = GALLERY.index(entry), (entry.sizes[0], entry.small, entry.empty)
     for k, grid in enumerate((0, 1, 7)):
@@ -81,7 +81,7 @@ def test_gallery(tally: Tally, entry: Entry, target: str) -> None:
     assert tally.launches[target] == (9 if FULL else 3)
 
 
-@every_launch
+@launch_of_each(0)
 def test_gallery_with_indices_outside_the_table(tally: Tally, entry: Entry, target: str) -> None:
     case = spoilt(entry, *((-1, -100) if entry.kernel is cells.histogram else BAD))
     for oob in entry.policies:
@@ -93,7 +93,7 @@ def test_gallery_with_indices_outside_the_table(tally: Tally, entry: Entry, targ
     assert tally.reported.keys() <= {"H-10", "H-11"} and tally.reported.total() == 1
 
 
-@pytest.mark.parametrize("seed", range(8 if FULL else 4))
+@pytest.mark.parametrize("seed", range(8 if FULL else 2))
 def test_random_kernels(tally: Tally, seed: int) -> None:
     for kind, source in zip(("auto", "manual"), random_kernel(seed), strict=True):
         kernel = kernel_of(source, f"{kind} {seed}")

@@ -7,10 +7,13 @@ import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 from points import Mutant, find
 
+T = TypeVar("T")
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PACKAGE = ROOT / "src" / "ptokit"
@@ -38,13 +41,26 @@ class Equivalents:
     def has(self, mutant: Mutant) -> bool:
         """Whether a mutant is listed."""
         named = any(_names_module(row, mutant) for row in self.modules)
-        return named or any(_matches(row, mutant) for row in self.mutants)
+        return named or any(_matches(row, mutant) for row in self._by_module.get(mutant.module, ()))
+
+    @cached_property
+    def _by_module(self) -> dict[str, list[dict[str, str]]]:
+        return grouped((row["module"], row) for row in self.mutants)
 
     def stale(self, mutants: Iterable[Mutant]) -> list[str]:
         """Entries that fit no mutant."""
         known = list(mutants)
         rows = [str(row) for row in self.modules if not any(_names_module(row, m) for m in known)]
-        return rows + [str(row) for row in self.mutants if not any(_matches(row, m) for m in known)]
+        of = grouped((mutant.module, mutant) for mutant in known)
+        return rows + [str(row) for row in self.mutants if not any(_matches(row, m) for m in of.get(row["module"], ()))]
+
+
+def grouped(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
+    """The second parts by the first."""
+    found: dict[str, list[T]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
 
 
 def _names_module(row: dict[str, str], mutant: Mutant) -> bool:

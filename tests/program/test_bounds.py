@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 import numpy as np
@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 
 from ptokit.finding import Where
 from ptokit.isa.dtype import dtype
+from ptokit.isa.operand import TileSpec
+from ptokit.isa.policy import TileType
+from ptokit.program import bounds
 from ptokit.program.bounds import MOST_TRIED, Reach, check_bounds, reaches
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, COMPARISONS, Expr, Var, apply, evaluate, subtract
 from ptokit.program.ir import (
@@ -26,9 +29,11 @@ from ptokit.program.ir import (
     Operand,
     Program,
     Stmt,
+    TileDecl,
     TileUse,
     View,
 )
+from ptokit.program.overlaps import placed_tiles
 from tests.program.building import tile
 
 ROWS, COLS = 6, 4
@@ -221,6 +226,29 @@ def test_large_grids_and_loops_are_proved_and_not_tried() -> None:
     safe = load(start, apply("min", 5, subtract(SHAPE[0], start)))
     assert not list(check_bounds(program(safe), MOST_TRIED * 1000))
     assert not list(check_bounds(program(Loop(I, 0, 1 << 40, 1, (load(apply("mod", I, 12), 1),))), 2))
+
+
+@settings(max_examples=50)
+@given(programs(), st.integers(2, 5), st.sampled_from([3, 6, 12]))
+def test_what_is_reported_of_too_many_iterations_is_wrong(case: Program, grid: int, most: int) -> None:
+    """Blocks and outer loops are left out where all their iterations together are too many to be tried."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bounds, "MOST_TRIED", most)
+        reported = {finding.where.line for finding in check_bounds(case, grid)}
+    assert reported <= {line for line, _ in wrong(case, grid)}
+
+
+def test_loops_of_many_blocks_are_tried_without_the_blocks() -> None:
+    """Addresses, too: 48 blocks of 2,000 iterations alternate between two."""
+    loop = Loop(I, 0, 2000, 1, (load(apply("mod", I, 13), 1), load(apply("mod", I, 12), 1, line=2)))
+    (finding,) = check_bounds(program(loop), 48)
+    assert finding.where.line == 1
+    assert "in every block with i = 12" in finding.message
+    spec = TileSpec(dtype("float32"), TileType.Vec, 1, 64, 1, 64)
+    placed = TileDecl("a", spec, (apply("mul", apply("mod", I, 2), 0x1000),), fresh=False)
+    case = replace(program(Loop(I, 0, 2000, 1, (placed,))), mode="manual")
+    (found,) = (each for each in placed_tiles(case, 48) if each.tile is placed)
+    assert found.distinct.tolist() == [0, 0x1000]
 
 
 def test_code_that_no_block_reaches_is_not_looked_at() -> None:

@@ -164,8 +164,6 @@ def test_shapes_that_make_no_sense_are_refused(dims: tuple[Any, ...]) -> None:
         pto.shaped("float32", *dims)
 
 
-
-
 def test_the_command_line_states_verdict_and_coverage(tmp_path: Path) -> None:
     file = tmp_path / "kernels.py"
     file.write_text(

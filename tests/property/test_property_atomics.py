@@ -77,3 +77,12 @@ def test_zeros_of_the_widest_float(atomic: str, negative: bool, order: tuple[flo
         pto.mscatter(pto.GlobalTensor(cells), src, idx, atomic=atomic)
     assert cells[0, 1:].tolist() == [2, 3]
     assert bool(np.signbit(cells[0, 0])) is negative
+
+
+@pytest.mark.parametrize(("atomic", "wanted"), [("max", 1), ("min", 0)])
+def test_numbers_of_the_widest_float_are_compared_as_such(atomic: str, wanted: int) -> None:
+    values = 1 + np.array([0, np.finfo(np.longdouble).eps], np.longdouble)
+    for order in (values, values[::-1]):
+        cells = order[:1].copy()
+        pto.scatter(cells, order[1:], np.array([0]), atomic=atomic)
+        assert cells[0] == values[wanted]

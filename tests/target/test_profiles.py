@@ -44,7 +44,7 @@ def names(profiles: tuple[Profile, ...]) -> list[str]:
 
 
 @pytest.mark.clause("MG-SIMT-03", "MG-SIMT-04", "MG-SIMT-05")
-@pytest.mark.parametrize("rows", [*range(1, 70), 100, 1000, 4096])
+@pytest.mark.parametrize("rows", [*range(1, 35), 48, 63, 64, 65, 100, 1000, 4096])
 def test_row_gather_shares_32_warps_between_rows_and_then_columns(rows: int) -> None:
     row_warps = rows if rows < 32 else 32  # MG-SIMT-03
     for cols in WIDTHS:
@@ -67,7 +67,7 @@ def test_row_gather_vectors(rows: int, cols: int, warps: int) -> None:
 
 @pytest.mark.clause("MG-SIMT-06")
 def test_element_gather_starts_a_warp_for_32_elements_up_to_32_warps() -> None:
-    for rows in range(1, 70):
+    for rows in (*range(1, 35), 48, 63, 64, 65, 69):
         for cols in WIDTHS:
             if (rows, cols) == (1, 1):
                 continue
@@ -500,7 +500,8 @@ def test_every_kernel_of_the_target_has_its_chain(name: str) -> None:
     by_scalar |= {"tconcat", "textract", "tinsert"}
     by_scalar |= {f"trow{op}" for op in ("sum", "max", "min", "prod", "argmax", "argmin")}
     others = {route for route in profile(name).handshakes if route not in indexed}
-    on_a5 = {"tdivs", "textract", "tinsert"}  # integers (a5/TDivS.hpp:65), elements (a5/TInsert.hpp:482)
+    by_scalar |= (counted := {f"tmrgsort{count}" for count in (2, 3, 4)})
+    on_a5 = {"tdivs", "textract", "tinsert", *counted}  # integers (a5/TDivS.hpp:65), elements (a5/TInsert.hpp:482)
     assert {route.partition(".")[0] for route in others} == {"a2a3": by_scalar, "a5": on_a5}.get(name, set())
     for route, kernel in profile(name).kernels.items():
         assert route in indexed or kernel.launch is kernel.work is None, route

@@ -36,7 +36,7 @@ BLOCK = re.compile(rb"^```(mlir|ptoas)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FUZZ = os.environ.get("PTOKIT_FUZZ")
 CHUNKS = 12 if FUZZ else 1
 """Parts in which the texts are tried, so that workers can share them; each takes the start of a process."""
-LONGEST = 10_000_000 if FUZZ else 300_000
+LONGEST = 10_000_000 if FUZZ else 150_000
 """Bytes of the longest lines."""
 SECONDS = 20
 """What one input may take, at the very most."""

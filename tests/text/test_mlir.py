@@ -88,7 +88,7 @@ def test_every_op_of_the_table_is_in_the_corpus() -> None:
         "tfillpad_inplace", "tfillpad_expand", "trandom", "tgemv.mx", "tgemv.mx.acc", "tgemv.mx.bias", "tpush_to_aic",
         "tpop_from_aiv", "tfree_from_aiv", "import_reserved_buffer", "tmov.fp", "tpow", "tpows",
         "tadddeqrelu", "taddreluconv", "tfusedmuladd", "tfusedmuladdrelu", "thistogram", "tmuladddst", "tpairreducesum",
-        "tpartargmax", "tpartargmin", "tsubrelu", "tsubreluconv",
+        "tpartargmax", "tpartargmin", "tsubrelu", "tsubreluconv", "tinterleave", "tdeinterleave",
     }  # fmt: skip
     assert set(rows()) - seen == rare
 

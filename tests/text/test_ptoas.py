@@ -31,7 +31,7 @@ from ptokit.text.tree import Body, Function, Opaque, Operation, Pointer, Source,
 ROOT = Path(__file__).resolve().parent.parent.parent
 CORPUS = sorted((ROOT / "tests/corpus").glob("*.ptoas"))
 NOT_EXECUTED = {"communication", "unknown"}
-FUZZ = 300 * int(os.environ.get("PTOKIT_FUZZ", "0")) or 150
+FUZZ = 300 * int(os.environ.get("PTOKIT_FUZZ", "0")) or 80
 
 MEM = "!pto.memref<1000x32xf32>"
 PART = "!pto.partition_tensor_view<1000x32xf32>"

@@ -19,16 +19,12 @@ from ptokit.program.ir import CrossFlag, Program
 from ptokit.text.errors import TextError
 from ptokit.text.forms import FORMS, Form, convert, form_of, format_text, print_program, read_program
 from tests.corpus.hazards.cores import CACHES, CIRCULAR, RING, TO_CUBE, TO_VECTOR, Hazard
-from tests.examples.test_gallery import GALLERY, Entry, rng
+from tests.examples.test_gallery import GALLERY, Entry, launch_of_each, rng
 from tests.lang.random_kernels import random_kernel
 from tests.lang.test_random_kernels import GRID, kernel_of
 from tests.lang.test_random_kernels import arguments as random_arguments
 from tests.loops import FULL, over
 
-every_launch = pytest.mark.parametrize(
-    ("entry", "target"),
-    [pytest.param(entry, target, id=f"{entry.name}-{target}") for entry in GALLERY for target in entry.targets],
-)
 every_form = pytest.mark.parametrize("form", FORMS)
 
 
@@ -45,7 +41,7 @@ def survives(program: Program, form: Form) -> str:
     return text
 
 
-@every_launch
+@launch_of_each(2)
 @every_form
 def test_the_gallery_survives_in_every_form(entry: Entry, target: str, form: Form) -> None:
     for sizes in entry.sizes:

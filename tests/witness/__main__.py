@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ptokit.target import profile
 from ptokit.witness.headers import Checkout
-from tests.witness import emitted, kept
+from tests.witness import emitted, forms, kept
 from tests.witness.compare import Comparison, Source, compare_file
 from tests.witness.judged import TARGET, Judged, judge, vector_instructions
 from tests.witness.overloads import overloads
@@ -113,7 +113,12 @@ def core_of(build: Path) -> str:
 def own_sources(asked: argparse.Namespace) -> list[Source]:
     """Our own kernels."""
     names = [name for name in emitted.names(family(asked)) if not asked.only or name in asked.only.split(",")]
-    return [Source(file, OWN_ENTRIES) for file in kept.own_sources(names, family(asked))]
+    known = [form for form in forms.FORMS if family(asked) in form.targets]
+    known = [form for form in known if not asked.only or form.instruction in asked.only.split(",")]
+    return [
+        *(Source(file, OWN_ENTRIES) for file in kept.own_sources(names, family(asked))),
+        *(Source(file, OWN_ENTRIES, core) for file, core in kept.sources_of_forms(known)),
+    ]
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 DATA = "which bytes are read depends on data that the witness does not compute"
 COPIED = "a scatter by P1111 copies (TScatter.hpp:162), in the form of those by other masks, which have the flags"
@@ -29,7 +29,12 @@ COMPACT = (
     "a5/TExtract.hpp:195, 323, a5/TMov.hpp:518); here, as in whole tiles: producers and consumers agree, and both are "
     "inside the tile"
 )
-PADDED = "the rest of the last block of valid columns is left to the load, which pads it (TFillPad.hpp:171)"
+PADDED = (
+    "the rest of the last block of valid columns is left to the load, which pads it (a2a3/TFillPad.hpp:328, "
+    "a5/TFillPad.hpp:171)"
+)
+KEPT = "what is valid stays in its place (TFillPad.hpp:227, a5/TFillPad.hpp); here, it is copied onto itself"
+INVERTED = "`ne` inverts all bits of the mask (TCmps.hpp:109), also those that no element has"
 UP_TO = "the extent of an opaque instruction covers every call that was seen (docs/witness.md)"
 UNROLLED = "scales are stored twice (TQuant.hpp:597); the vendor's test has room for both (tmov_zz_kernel.cpp:93)"
 FRACTALS = "whole fractals are moved and multiplied, in the padding of boxed tiles: no valid element depends on it"
@@ -61,14 +66,15 @@ BY_STEP = (
     "wide as the source; the documents ask for one without gaps"
 )
 BY_ROWS = (
-    "if the type of an accumulator states no rows, columns of fractals are as far apart as what is valid "
-    "(TMov.hpp:126); here, as in whole tiles: producers and consumers agree, and both are inside the tile"
+    "of an accumulator whose type states no valid rows, columns of fractals are as far apart as what is valid "
+    "(TMov.hpp:124, 129; TMatmul.hpp:41 takes no distance); here, as in whole tiles: producers and consumers agree, "
+    "and both are inside the tile"
 )
 COLUMNS = "all columns of a tensor of fractals are moved (tload_common.hpp:55), in the padding of the tile"
 WHOLE_ROWS = "rows of factors and addends are moved whole (TMov.hpp:51, 87): no valid element depends on it"
 HALVES = "into L1 by threads, each core does its half (MGather.hpp:403, 426): here, both are one call"
 ACCEPTED: tuple[tuple[str, str, str], ...] = (
-    ("tsel|tprelu|trem|trems", "read (more|less)", "the mask is read through an address that lies in the workspace"),
+    ("tsel|trem|trems", "read (more|less)", "the mask is read through an address that lies in the workspace"),
     ("tgather|tgatherb|tscatter", "read (more|less)", DATA),
     ("tcmps?", "write less", MASK_ROWS),
     ("tconcat", "(read|write) less", DATA),
@@ -76,7 +82,7 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("a5:mscatter", "read less", DATA),
     ("a2a3:tscatter:wr", "flags", COPIED),
     ("syncall", "flags", ALL_AT_ONCE),
-    ("a2a3:(tload|tmov|tmatmul(_acc|_bias)?)", "(read|write) padding", PADDING),
+    ("a2a3:(tload|tmov|(tmatmul|tgemv)(_acc|_bias)?)", "(read|write) padding", PADDING),
     ("a2a3:tload", "refused by TL-02", f"{OF_TENSOR} (tload_common.hpp:21)"),
     ("a2a3:tload:TL-03", "write more", MORE_ROWS),
     ("a2a3:tstore:TT-01", "read more", MORE_ROWS),
@@ -86,18 +92,20 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("a5:tload", "refused by TL-02", f"{OF_TENSOR} (TLoad.hpp:426)"),
     ("a5:tconcat", "refused by CP-CAT-01", ASSERTED),
     ("a5:tgather", "refused by CP-GTM-01", BY_STEP),
-    ("a5:(tmatmul|tmov)", "(read|write) less acc", BY_ROWS),
+    ("a5:(tmatmul|tmov):open", "(read|write) less acc", BY_ROWS),
     ("a5:tmov", "write padding (bias|scaling)", WHOLE_ROWS),
     ("a5:tmatmul", "refused by CP-MM-02", NO_EXTENTS),
     ("a2a3:ttrans:wrs", "pipes|flags|write less", CONVOLUTION),
-    ("a5:(tmov|tmatmul(_mx)?(_acc|_bias)?)", "(read|write) padding (mat|acc|(scale_)?(left|right))", FRACTALS),
+    ("a5:(tmov|(tmatmul|tgemv)(_mx)?(_acc|_bias)?)", "(read|write) padding (mat|acc|(scale_)?(left|right))", FRACTALS),
     (
         "(a2a3|a5):(textract|tmov|tmatmul|tstore):compact",
         "(read|write) (less|padding) (mat|left|right|acc|vec)",
         COMPACT,
     ),
     ("a5:textract", "(read|write) padding (mat|left|right)", FRACTALS),
-    ("a5:tfillpad", "write less mat", PADDED),
+    ("tfillpad", "write less mat", PADDED),
+    ("tfillpad_inplace", "(read|write) less", KEPT),
+    ("a2a3:tcmps:wrr", "read more", INVERTED),
     ("a5:tload", "write padding mat", LOADED),
     ("a5:tload", "write padding vec", COLUMNS),
     ("a5:tload:TL-03", "write more mat", MORE_ROWS),
@@ -120,19 +128,28 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("a5:texpands", "read more", AS_SOURCE),
     ("a5:ttri", "write more", BEHIND),
     ("a5:tfusedmuladd", "write (more|less)", MOVED_TWICE),
-    ("tsels?", "read less", "the documents give every row of a mask its value (CP-SEL-01); the header reads its bits"),
+    ("tsels", "read less", "the documents give every row of a mask its value (CP-SEL-01); the header reads its bits"),
 )
-"""Instructions, of all families or one, with the bytes of their widest elements, in a form or with a finding, or of
-sources with compact tiles, or all that are opaque; kinds of difference, and perhaps a memory; the reason. The first two
-are patterns. What holds for `more` holds for `padding`."""
+"""Instructions, of all families or one, with the bytes of their widest elements, in a form or with a finding, of
+sources with compact tiles or with an accumulator whose valid rows are known at run time only (`open`), or all that are
+opaque; kinds of difference, and perhaps a memory; the reason. The first two are patterns. What holds for `more` holds
+for `padding`."""
+
+
+def row_of(names: Sequence[str], kind: str, memory: str) -> int:
+    """The first row of a difference that stays; -1 if it must not."""
+    kinds = {f"{each}{where}" for each in (kind, kind.replace("padding", "more")) for where in ("", f" {memory}")}
+
+    def fits(pattern: str, words: Iterable[str]) -> bool:
+        return any(re.fullmatch(pattern, word) for word in words)
+
+    return next((k for k, row in enumerate(ACCEPTED) if fits(row[0], names) and fits(row[1], kinds)), -1)
 
 
 def reason(names: Sequence[str], kind: str, memory: str) -> str:
     """Why a difference stays; empty if it must not."""
-    kinds = {f"{each}{where}" for each in (kind, kind.replace("padding", "more")) for where in ("", f" {memory}")}
-    fits = ((*row, [re.fullmatch(row[0], name) for name in names], [re.fullmatch(row[1], each) for each in kinds])
-            for row in ACCEPTED)  # fmt: skip
-    return next((why for _, _, why, named, alike in fits if any(named) and any(alike)), "")
+    row = row_of(names, kind, memory)
+    return ACCEPTED[row][2] if row >= 0 else ""
 
 
 UNCOMPARED: tuple[tuple[str, str, str], ...] = (
@@ -141,6 +158,42 @@ UNCOMPARED: tuple[tuple[str, str, str], ...] = (
     ("", r"(SETFMATRIX|SET_IMG2COL_RPT|SET_IMG2COL_PADDING|SET_QUANT_\w+)\b.*", "sets registers"),
     ("", r"TPREFETCH\b.*", "fills a cache: no byte of the chip"),
     ("", r"SYNCALL<SyncCoreType>.*", "a barrier of the hardware: no byte of the chip"),
+    ("", r"(TPUSH|TPOP)<TileSplitAxis>\(pipe, gmTensor\)", "hands a tensor over: flags only, no byte of the chip"),
+    (
+        "a2a3",
+        r"TMOV(_FP)?<STPhase.*|TMOV<AccToVecMode.*",
+        "does not compile: no `TMOV_IMPL` takes a phase or a mode (TMov.hpp:170, 180, 191, 203)",
+    ),
+    (
+        "a2a3",
+        r"TEXTRACT<AccToVecMode.*",
+        "does not compile: no `TEXTRACT_IMPL` takes a mode (TExtract.hpp:465, 492, 508, 526)",
+    ),
+    (
+        "a2a3",
+        r"TINSERT<AccToVecMode.*",
+        "does not compile: no `TINSERT_IMPL` takes a mode (TInsert.hpp:162, 197, 213, 231)",
+    ),
+    (
+        "a2a3",
+        r"TQUANT<auto>\(dst, src, scale, offset\)",
+        "does not compile: `TQUANT_IMPL` takes a workspace (TQuant.hpp:23)",
+    ),
+    (
+        "a5",
+        r"TADDDEQRELU\b.*",
+        "does not compile: `pto_instr_impl.hpp` includes no `TADDDEQRELU_IMPL` of this target (a2a3's only, line 172)",
+    ),
+    (
+        "a5",
+        r"TQUANT<auto, auto>\(dst, src, exp, max, scaling, exp_zz\)",
+        "does not compile: no `TQUANT_IMPL` takes `exp_zz` (TQuant.hpp:3224, 3251, 3308, 3384, 3430)",
+    ),
+    (
+        "a2a3",
+        r"(TPUSH|TPOP)<pto::Grid.*",
+        "communication: tiles for other ranks, in windows of theirs (GridTPush.hpp, GridTPop.hpp)",
+    ),
 )
 """Why overloads are not compared: the family, or all; names and operands, as a pattern."""
 

@@ -41,7 +41,7 @@ from ptokit.witness.extents import NOTHING, REPEAT, Ranges, merged, without
 from ptokit.witness.headers import Checkout
 from ptokit.witness.prelude import table_of
 from ptokit.witness.record import Witness
-from tests.witness.accepted import reason
+from tests.witness.accepted import row_of
 from tests.witness.emitted import call_of
 from tests.witness.kept import PUBLIC, Kept
 
@@ -63,6 +63,8 @@ SAME = {"TPUSH": "tstore", "TPOP": "tload"}
 """Instructions of the headers that are others on the machine: queues between the cores lie in global memory."""
 PUSHED = {"vec": "tmov", "mat": "tinsert"}
 """The same for pushes on A5 into UB or L1 of the other core (TPush.hpp)."""
+FACTORS = "_fp"
+"""The end of the machine's names of instructions with a tile of factors; in C++ some have it (TMOV, TMOV_FP)."""
 UNBOXED = ("nd", "dn")
 """Forms of tiles without fractals."""
 SOMEWHERE = {"read": "gather", "write": "scatter"}
@@ -101,11 +103,14 @@ class Assumed:
     """Operands that it touches behind a barrier of its own only (A-73)."""
     ends: bool = False
     """Whether it ends with one."""
+    is_open: bool = False
+    """Whether the valid rows of an accumulator are known at run time only."""
 
     def names(self, family: str, *, is_compact: bool) -> list[str]:
         """What rows of accepted differences call it."""
         name = f"{family}:{self.name}"
-        more = [*(["opaque"] if self.is_opaque else []), *([f"{name}:compact"] if is_compact else [])]
+        has = {"opaque": self.is_opaque, f"{name}:compact": is_compact, f"{name}:open": self.is_open}
+        more = [word for word, holds in has.items() if holds]
         return [self.name, name, f"{name}:{self.width}", f"{name}:{self.form}", *more]
 
     @property
@@ -180,11 +185,12 @@ def watched() -> Iterator[list[Assumed]]:
         refused = "" if rows else _rule(site.findings)
         fenced = [step for step in executed.steps if isinstance(step, PipeWork) and (step.fences or step.ends)]
         late = frozenset(name for step in fenced for name in step.late)
-        tiles = (each for each in executed.call.values.values() if isinstance(each, TileSpec))
+        tiles = [each for each in executed.call.values.values() if isinstance(each, TileSpec)]
+        is_open = any(each.loc is TileType.Acc and each.dynamic[0] for each in tiles)
         width = max((tile.dtype.size for tile in tiles), default=0)
         found.append(Assumed(
             _name(executed.instr), seen, flags, tuple(rows), core, tuple(boxes), form, executed.block, refused,
-            executed.where, width, bool(form), late, any(step.ends for step in fenced),
+            executed.where, width, bool(form), late, any(step.ends for step in fenced), is_open,
         ))  # fmt: skip
         check_bursts(self, executed, site, touches)
 
@@ -291,8 +297,8 @@ class Comparison:
     family: str = ""
     calls: Counter[str] = field(default_factory=Counter[str])
     differ: Counter[str] = field(default_factory=Counter[str])
-    accepted: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
-    """By instruction and reason: the calls with a difference that has a reason."""
+    accepted: Counter[tuple[str, int]] = field(default_factory=Counter[tuple[str, int]])
+    """By instruction and row of reasons: the calls with a difference that has a reason."""
     overloads: Counter[tuple[str, int, str]] = field(default_factory=Counter[tuple[str, int, str]])
     """By public instruction, line of the overload and outcome, `agree`, `reason` or `differ`: the calls."""
     examples: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
@@ -337,13 +343,11 @@ class Comparison:
         self.calls[assumed.name] += 1
         all_found = differences(observed, assumed)
         names = assumed.names(self.family, is_compact=self.is_compact)
-        reasons = [reason(names, kind, how.partition(" ")[0]) for kind, how in all_found]
-        self.accepted.update({(assumed.name, each) for each in reasons if each})
-        outcome = "agree" if not all_found else "reason" if all(reasons) else "differ"
+        rows = [row_of(names, kind, how.partition(" ")[0]) for kind, how in all_found]
+        self.accepted.update({(assumed.name, row) for row in rows if row >= 0})
+        outcome = "agree" if not all_found else "differ" if min(rows) < 0 else "reason"
         self.overloads[observed.name, observed.line, outcome] += 1
-        if found := [
-            f"{kind} {how}".strip() for (kind, how), known in zip(all_found, reasons, strict=True) if not known
-        ]:
+        if found := [f"{kind} {how}".strip() for (kind, how), known in zip(all_found, rows, strict=True) if known < 0]:
             self.differ[assumed.name] += 1
             examples = self.examples.setdefault(assumed.name, [])
             if len(examples) < EXAMPLES:
@@ -404,7 +408,7 @@ def compare(witness: Witness, source: Source, target: str, into: Comparison, own
                 observed.sort(key=lambda pair: pair[0])
                 assumed.sort(key=lambda each: each.place)
             calls = [call for _, call in observed]
-            names = [*map(named, calls)], [call.name for call in assumed]
+            names = [*map(named, calls)], [call.name.removesuffix(FACTORS) for call in assumed]
             if names[0] != names[1]:
                 into.files["unlike"] += 1
                 into.unlike.append(f"{file.name} {kernel.entry.name}: {apart(*names)}")
@@ -416,9 +420,9 @@ def compare(witness: Witness, source: Source, target: str, into: Comparison, own
 
 
 def named(call: Observed) -> str:
-    """The instruction of the machine that a call is."""
+    """The instruction of the machine that a call is, without the suffix of factors."""
     into = [PUSHED[place.memory] for place in call.bytes_of("write") if place.memory in PUSHED]
-    return into[0] if into and call.name == "TPUSH" else SAME.get(call.name, call.name.lower())
+    return into[0] if into and call.name == "TPUSH" else SAME.get(call.name, call.name.lower()).removesuffix(FACTORS)
 
 
 def apart(headers: Sequence[str], machine: Sequence[str]) -> str:

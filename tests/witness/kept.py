@@ -19,7 +19,8 @@ from ptokit.cxx.compile import CORE_MACROS, CompileOptions, _Compilation, _versi
 from ptokit.cxx.names import INCLUDE
 from ptokit.witness.headers import Checkout
 from ptokit.witness.record import Witness, options_with
-from tests.witness import emitted
+from tests.witness import emitted, forms
+from tests.witness.forms import Form
 
 FOLDER = Path(__file__).parents[2] / "build" / "witness"
 """Where it lies; `make clean` removes it."""
@@ -107,11 +108,17 @@ def _digest(folder: Path) -> str:
 def own_sources(names: Sequence[str], family: str) -> list[Path]:
     """Our own kernels of some instructions, some in each source."""
     groups = [names[first : first + TOGETHER] for first in range(0, len(names), TOGETHER)]
-    return [_written(group, emitted.source(group, family)) for group in groups]
+    return [_written(f"{group[0]}_{group[-1]}", emitted.source(group, family)) for group in groups]
 
 
-def _written(group: Sequence[str], text: str) -> Path:
-    name = f"own_{group[0]}_{group[-1]}_{sha256(text.encode()).hexdigest()[:8]}.cpp"
+def sources_of_forms(known: Sequence[Form]) -> list[tuple[Path, str]]:
+    """Kernels of more overloads, those of a core in each source; and the core."""
+    by_core = {core: [form for form in known if form.core == core] for core in ("vector", "cube", "")}
+    return [(_written(f"forms_{core}", forms.source(some)), core) for core, some in by_core.items() if some]
+
+
+def _written(about: str, text: str) -> Path:
+    name = f"own_{about}_{sha256(text.encode()).hexdigest()[:8]}.cpp"
     FOLDER.mkdir(parents=True, exist_ok=True)
     write_file(FOLDER / name, text.encode())
     return FOLDER / name

@@ -35,8 +35,8 @@ def _lines(found: Comparison, target: str, every: Sequence[Overload], seconds: s
     yield f"{known} have a reason, and {len(rows) - compared - known} no kernel yet. Lines are those of `{HEADER}`."
     yield "\n| overload | line | calls | agree | differ with a reason | without |\n|---|---|---|---|---|---|"
     yield from map(str, rows)
-    yield "\n## Reasons\n\n| instructions | difference | why it stays |\n|---|---|---|"
-    yield from (f"| `{names}` | {kinds} | {why} |".replace("|(", "(") for names, kinds, why in _escaped())
+    yield "\n## Reasons\n\n| instructions | difference | calls | why it stays |\n|---|---|---|---|"
+    yield from _reasons(found)
     yield "\n## Open\n"
     yield from (f"- {line}" for line in [line for some in found.examples.values() for line in some] or ["nothing"])
     yield "\n## Without a partner\n"
@@ -90,8 +90,14 @@ def short(problem: str) -> str:
     return re.sub(r"(?<![\w.])/[\w./@+-]*/", "", problem.splitlines()[0])
 
 
-def _escaped() -> list[tuple[str, ...]]:
-    return [tuple(part.replace("|", r"\|") for part in row) for row in ACCEPTED]
+def _reasons(found: Comparison) -> Iterator[str]:
+    """The rows that calls match."""
+    counts = Counter[int]()
+    for (_, row), count in found.accepted.items():
+        counts[row] += count
+    for row in sorted(counts):
+        names, kinds, why = (part.replace("|", r"\|") for part in ACCEPTED[row])
+        yield f"| `{names}` | {kinds} | {counts[row]} | {why} |"
 
 
 def values_lines(found: Judged, names: Sequence[str]) -> Iterator[str]:

@@ -11,13 +11,17 @@ import numpy as np
 import pytest
 
 from ptokit.finding import VerifyError
+from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.opaque import opaque_rows
 from ptokit.lang.recorded import load_cpp
 from ptokit.witness.effects import Observed, ObservedAccess, ObservedIntrinsic, ObservedMemory
 from ptokit.witness.headers import Checkout
 from ptokit.witness.record import Witness
+from tests.witness import page
 from tests.witness.__main__ import core_of
 from tests.witness.accepted import reason
 from tests.witness.compare import OWN, Assumed, Comparison, Source, Touch, apart, compare, differences, union, watched
+from tests.witness.forms import FORMS, source
 from tests.witness.overloads import stated
 from tests.witness.page import overload_rows
 
@@ -53,6 +57,16 @@ def test_more_bytes_are_padding_in_a_tile_of_fractals_only(
     assert [" ".join(each) for each in found] == expected
 
 
+@pytest.mark.parametrize("family", ["a2a3", "a5"])
+def test_rows_of_more_overloads_are_kernels_of_known_instructions(family: str) -> None:
+    own = [form for form in FORMS if family in form.targets]
+    names = [form.name for form in own]
+    assert len({*names}) == len(names) > 30
+    assert {form.instruction for form in own} <= {*INSTRUCTIONS, *opaque_rows()}
+    assert {form.core for form in own} == {"vector", "cube", ""}
+    assert all(f"void {form.name}(" in source(own) and call in form.kernel() for form in own for call in form.calls)
+
+
 def test_fewer_bytes_differ() -> None:
     assert differences(written((0, 32)), assumed((0, 128))) == [("write less", "mat [[32, 64]]")]
     assert differences(written((0, 64)), assumed()) == []
@@ -70,6 +84,22 @@ def test_fewer_bytes_differ() -> None:
 def test_a_reason_is_for_a_kind_and_a_form(name: str, kind: str, form: str, is_known: bool) -> None:
     names = replace(assumed(), name=name, form=form).names("a2a3", is_compact=False)
     assert bool(reason(names, kind, "mat")) == is_known
+
+
+def test_a_page_lists_the_reasons_that_calls_have(tmp_path: Path) -> None:
+    found, call = Comparison("a2a3"), replace(assumed((0, 128)), name="tload")
+    for _ in range(3):
+        found.add("kernel", written((0, 128)), call)
+    page.written(tmp_path / "page.md", found, "a2a3@test", [], "")
+    rows = (tmp_path / "page.md").read_text().partition("why it stays")[2].partition("## Open")[0]
+    assert [line.split(" | ")[2] for line in rows.splitlines() if "tload" in line] == ["3"]
+    assert len([line for line in rows.splitlines() if line.startswith("| `")]) == 1
+
+
+def test_a_reason_may_be_for_accumulators_with_rows_of_run_time_only() -> None:
+    open_ones, others = (replace(assumed(), name="tmatmul", is_open=each) for each in (True, False))
+    found = [bool(reason(each.names("a5", is_compact=False), "write less", "acc")) for each in (open_ones, others)]
+    assert found == [True, False]
 
 
 def test_a_reason_holds_for_its_instructions_kinds_and_memories() -> None:

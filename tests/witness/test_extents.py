@@ -180,6 +180,12 @@ def test_a_product_reads_its_accumulator_if_nothing_takes_its_place(source: int,
     assert (UB in found["read"]) == (not source and not zero)
 
 
+def test_a_product_with_a_row_reads_it_in_one_piece() -> None:
+    given = [UB, 2 * UB, 3 * UB, 1, 200, 16, 0, 0, 0, 1]
+    right = {*range(3 * UB, 3 * UB + 208 * 16 * 2)}
+    assert touched("mad", given, [4, 2, 2])["read"] == {*range(2 * UB, 2 * UB + 512)} | right
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_loads_and_stores_in_order(seed: int) -> None:
     rng = random.Random(seed)

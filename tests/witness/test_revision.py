@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -68,10 +69,30 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
 TESTS = command.TESTS.format("a2a3")
 
 
+class HerePool:
+    """A pool of no other processes: the recorder, which each of these compiles, is compiled once."""
+
+    def __init__(self, jobs: int, **options: int) -> None:
+        self.imap_unordered = map
+
+    def __enter__(self) -> HerePool:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        pass
+
+
+def run_here(checkout: Checkout, files: list[Path]) -> tuple[command.Effects, list[str]]:
+    """Kernels for a2a3, in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("multiprocessing.get_context", lambda _: SimpleNamespace(Pool=HerePool))
+        return command.run_kernels(checkout, "a2a3", files, 1)
+
+
 @pytest.fixture(scope="module")
 def revision(first: Path) -> RecordedRevision:
     checkout = Checkout.at(first)
-    effects, problems = command.run_kernels(checkout, "a2a3", command.kernels(checkout, "a2a3", set()), 1)
+    effects, problems = run_here(checkout, command.kernels(checkout, "a2a3", set()))
     assert not problems
     return RecordedRevision("first", "0", "today", HeaderFacts(checkout).recorded(), {"a2a3": effects, "a5": {}})  # type: ignore[arg-type]
 
@@ -141,17 +162,16 @@ def test_other_bytes_and_refused_kernels_are_listed(first: Path, revision: Recor
     checkout = changed(first, tmp_path / "bytes", "npu/a2a3/TFlip.hpp", ("(uint8_t)Tile::Rows", "1"))
     changes = HeaderChanges.between(revision, facts := HeaderFacts(checkout))
     affected = changes.affected(facts, "a2a3")
-    own, _ = command.run_kernels(checkout, "a2a3", command.kernels(checkout, "a2a3", affected, revision), 1)
+    own, _ = run_here(checkout, command.kernels(checkout, "a2a3", affected, revision))
     assert command.differences(own, revision.effects["a2a3"]) == [
         "TFLIP: other bytes are read or written (tflip/tflip_kernel.cpp)"
     ]
     crash = ("    vmuls(", "    *(volatile int*)0 = 0; vmuls(")
     stops = changed(first, tmp_path / "stops", "npu/a2a3/TFlip.hpp", crash)
-    stopped, (problem,) = command.run_kernels(stops, "a2a3", command.kernels(stops, "a2a3", affected, revision), 1)
+    stopped, (problem,) = run_here(stops, command.kernels(stops, "a2a3", affected, revision))
     assert (stopped, problem.partition(": ")[::2]) == ({}, ("tflip/tflip_kernel.cpp", STOPPED))
     unknown = changed(first, tmp_path / "unknown", "npu/a2a3/TFlip.hpp", ("vmuls(", "vmulsnew("))
-    files = command.kernels(unknown, "a2a3", affected, revision)
-    _, (problem,) = command.run_kernels(unknown, "a2a3", files, 1)
+    _, (problem,) = run_here(unknown, command.kernels(unknown, "a2a3", affected, revision))
     assert problem.startswith("tflip/tflip_kernel.cpp: ") and "vmulsnew" in problem
 
 
@@ -164,6 +184,26 @@ def test_only_kernels_of_changed_instructions_are_run(first: Path, revision: Rec
 def test_digests_leave_comments_and_layout_out() -> None:
     assert digest("a  b // c\n/* d */ e") == digest("a b e") != digest("ab e")
     assert digest('f("// no comment")') != digest('f("// another")')
+    assert digest("f(T &dst, T<U<V> > *src)") == digest("f( T& dst,\n  T<U<V>>* src )") != digest("f(T& dst, T* src)")
+    assert digest('assert(a, "one " "two")') == digest('assert(a,\n"one two")') != digest('assert(a, "onetwo")')
+
+
+def test_headers_of_other_families_and_of_the_cost_model_are_left_out(first: Path, tmp_path: Path) -> None:
+    shutil.copytree(first, tmp_path / "more")
+    for name in ("costmodel/pto_instr.hpp", "npu/another/TFlip.hpp"):
+        file = tmp_path / "more/include/pto" / name
+        file.parent.mkdir()
+        file.write_text(NEWER)
+    assert HeaderFacts(Checkout.at(tmp_path / "more")).recorded() == HeaderFacts(Checkout.at(first)).recorded()
+
+
+def test_kernels_with_one_reason_are_listed_together() -> None:
+    reason = "/tmp/ptokit-cxx-1-2-x/pto/TFlip.hpp:11: error: unterminated #ifndef"
+    problems = [f"{name}: {reason.replace('-x', f'-{name[0]}')}" for name in ("a/a.cpp", "b/b.cpp", "c/c.cpp")]
+    assert list(command.grouped([*problems, "d/d.cpp: it has no entry"])) == [
+        "a/a.cpp and 2 more: pto/TFlip.hpp:11: error: unterminated #ifndef",
+        "d/d.cpp: it has no entry",
+    ]
 
 
 def test_a_folder_without_headers_is_misuse(tmp_path: Path) -> None:

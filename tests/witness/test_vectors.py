@@ -304,6 +304,15 @@ def test_a_conversion_to_the_bias_table_doubles_the_bytes() -> None:
     assert found == {"read": {*range(GM, GM + 64)}, "write": {*range(UB, UB + 128)}}
 
 
+@pytest.mark.parametrize(("is_off", "left"), [(0, 1024), (1, 16 * 608)])
+def test_a_product_with_a_row_reads_it_in_one_piece(is_off: int, left: int) -> None:
+    """Unless that mode is off: 300 half floats are 600 bytes, in blocks of 32 or in pieces of 512."""
+    bases = [k << 20 for k in range(10)]
+    given = [bases[4], bases[2], bases[3], 1, 300, 16, 0, is_off, 0, 1]
+    found = touched("mad", given, [4, 2, 2], CoreRegisters(bases=bases))
+    assert found["read"] == {*range(bases[2], bases[2] + left), *range(bases[3], bases[3] + 16 * 608)}
+
+
 def test_a_product_with_scales() -> None:
     bases = [k << 20 for k in range(10)]
     given = [bases[4], bases[2] + 512, bases[3], 16, 128, 32, 0, 0, 0, 1]

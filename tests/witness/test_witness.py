@@ -86,6 +86,10 @@ def test_what_an_instruction_waits_for_before_it_is_not_its_own(calls: dict[str,
     assert bytes_of(calls["TNEG"], "write") == {VEC: [[0x2000, 0x2100]]}
 
 
+def test_an_address_of_32_bits_is_one_on_the_chip(calls: dict[str, Observed]) -> None:
+    assert bytes_of(calls["TBEHIND"], "write") == {VEC: [[0x2400, 0x2404]]}
+
+
 def test_flags_of_the_author_are_outside_of_instructions(calls: dict[str, Observed]) -> None:
     assert [event.flag for event in calls[""].events] == [("MTE2", "V", "1")]
 

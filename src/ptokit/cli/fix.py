@@ -173,10 +173,13 @@ def fix_program(request: ProgramRequest, wanted: FixRequest, as_json: bool) -> i
 
     trials = [Trial(kernel, name, partial(run, name)) for name in _targets(request.target)]
     fixing = Fixing(trials, needless=wanted.needless)
-    _finish(fixing, wanted, as_json, kernel=kernel.name, grid=request.grid)
-    if wanted.diff or as_json:
-        return status_of_check(request)
-    return check_program(request, as_json, run=True)
+    _write_changes(fixing, wanted)
+    if as_json:
+        status, grid = status_of_check(request)
+        print_json("check", kernel=kernel.name, grid=grid, **_data(fixing))
+        return status
+    _show(fixing, wanted)
+    return status_of_check(request)[0] if wanted.diff else check_program(request, as_json, run=True)
 
 
 def fix_launches(
@@ -195,7 +198,11 @@ def fix_launches(
         fixing = Fixing(trials, needless=wanted.needless)
     texts = fixing.patch.after
     written = [launch.kernel.definition.with_texts(texts, written=True) for launch, _ in outcome.check.kept]
-    _finish(fixing, wanted, as_json, file=outcome.name, error=outcome.error)
+    _write_changes(fixing, wanted)
+    if as_json:
+        print_json("check", file=outcome.name, error=outcome.error, **_data(fixing))
+    else:
+        _show(fixing, wanted)
     kernels = [*outcome.kernels]
     if not wanted.diff:
         again = LaunchCheck(request)
@@ -209,18 +216,21 @@ def fix_launches(
     return FOUND if outcome.problem else status_of(chain.from_iterable(each.findings for each in kernels))
 
 
-def _finish(fixing: Fixing, wanted: FixRequest, as_json: bool, **fields: Any) -> None:
-    """Print the diff, or write the change and print what it is."""
-    patch = fixing.patch
-    if not wanted.diff:
-        for file in patch.after:
-            check_unnamed(file)
-        write_all({file: partial(_write, file, text) for file, text in patch.after.items()})
-        forget()
-    if as_json:
-        print_json("check", **fields, **_data(fixing))
-    elif wanted.diff:
-        print_text(with_shown_names(shown_diff(patch)))
+def _write_changes(fixing: Fixing, wanted: FixRequest) -> None:
+    """Write the change, unless only a diff is wanted."""
+    if wanted.diff:
+        return
+    texts = fixing.patch.after
+    for file in texts:
+        check_unnamed(file)
+    write_all({file: partial(_write, file, text) for file, text in texts.items()})
+    forget()
+
+
+def _show(fixing: Fixing, wanted: FixRequest) -> None:
+    """Print the diff, or what was changed."""
+    if wanted.diff:
+        print_text(with_shown_names(shown_diff(fixing.patch)))
         for line in _refusals(fixing):
             print_error(line, "")
     else:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +28,8 @@ BYTES, NUMBER = 1 << 20, 64
 TESTS = "tests/npu/{}/src/st/testcase"
 """Where the vendor's test kernels of a family are."""
 Effects = dict[str, dict[str, str]]
+TEMPORARY = re.compile(r"/\S*/ptokit-cxx-[^/\s]+/")
+"""The folder of the changed headers."""
 MOST_SHOWN = 40
 """Lines of a section."""
 
@@ -41,7 +44,7 @@ def compare_headers(path: str, as_json: bool, jobs: int, text_only: bool) -> int
     for family in () if text_only else families_in_cpp():
         affected = changes.affected(facts, family)
         own, problems = run_kernels(checkout, family, kernels(checkout, family, affected, revision), jobs)
-        sections[f"what calls do on {family}"] = [*differences(own, revision.effects[family]), *problems]
+        sections[f"what calls do on {family}"] = [*differences(own, revision.effects[family]), *grouped(problems)]
     sections = {title: rows for title, rows in sections.items() if rows}
     about = f"{checkout.path} beside {revision.name} ({revision.commit}, {revision.date})"
     if as_json:
@@ -102,6 +105,16 @@ def run_kernels(checkout: Checkout, family: str, files: list[Path], jobs: int) -
             else:
                 effects[name] = own
     return effects, sorted(problems)
+
+
+def grouped(problems: Sequence[str]) -> Iterator[str]:
+    """What kernels were not compared, those with the same reason together."""
+    kernels: dict[str, list[str]] = {}
+    for problem in problems:
+        name, _, reason = problem.partition(": ")
+        kernels.setdefault(TEMPORARY.sub("", reason), []).append(name)
+    for reason, names in kernels.items():
+        yield f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {reason}"
 
 
 def _run(root: Path, headers: Path, family: str, file: Path) -> tuple[str, dict[str, str] | str]:

@@ -113,9 +113,10 @@ def each_entry(request: ProgramRequest) -> Iterator[ProgramRequest]:
         yield replace(request, function=name)
 
 
-def status_of_check(request: ProgramRequest) -> int:
-    """The exit status of a check with `--run`; nothing is printed."""
-    return _check_program(request, as_json=True, run=True, entries=FindingsOfEntries())[0]
+def status_of_check(request: ProgramRequest) -> tuple[int, int]:
+    """The exit status of a check with `--run`, and the number of blocks; nothing is printed."""
+    status, data = _check_program(request, as_json=True, run=True, entries=FindingsOfEntries())
+    return status, data["grid"]
 
 
 def _refused(
@@ -209,6 +210,10 @@ def machine_report(kernel: Launchable, request: ProgramRequest, target: str) -> 
         return quiet_report(kernel[request.grid], *args, **options, **keywords)
 
 
+UNJUDGED = "the engine {} does not judge order: --engine machine does, and check --run"
+"""What a run of a kernel with flags of its author prints."""
+
+
 def run_program(request: ProgramRequest, out: Sequence[str], engine: str, threads: int | None, as_json: bool) -> int:
     """Run a program on arrays, and write some of them. Errors go to standard error, and into the JSON if requested."""
     machine = request.machine
@@ -239,6 +244,8 @@ def run_program(request: ProgramRequest, out: Sequence[str], engine: str, thread
     write_all({**arrays, **timeline_file(result, machine.timeline)})
     if as_json or not is_report:
         show_findings(result.findings)
+    if engine != MACHINE and kernel.mode != "auto" and profile(result.target).pipes:
+        print_error(UNJUDGED.format(result.engine), "")
     if as_json:
         print_run(kernel, result.target, result.grid, result, written, **machine_data(result))
     else:

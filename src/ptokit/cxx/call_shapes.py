@@ -125,12 +125,12 @@ class CallShapes:
         self._rows: dict[tuple[int, Indices], int] = {}
         self._made: dict[CoreName, tuple[Ints, Ints]] = {}
         self.where = lru_cache(maxsize=None)(self._where)
-        self.placed: dict[tuple[TileSlot, int], int] = {}
-        """The sites that gave tiles of a type an address."""
+        self.given: dict[TileSlot, dict[int, Where | None]] = {}
+        """The places that gave tiles of a type an address."""
         self.families: dict[tuple[TileSlot, int], int] = {}
         """By the type and the address of a tile that is a view of another one, and of that one: a number of both."""
         for _, (first, *others), site in sorted(self._assigned(), key=itemgetter(0)):
-            self.placed.setdefault(first, site)
+            self.given.setdefault(first[0], {}).setdefault(first[1], self.where(site))
             for other in others:
                 self.families[first] = self.families.setdefault(other, -1 - len(self.families))
 

@@ -416,7 +416,8 @@ class _Compilation:
         if not mains:
             return
         objects = {library: main.with_suffix(".o") for library, main in mains.items()}
-        recorder, runtime = [*self._own_command(STANDARD), "-O2", "-finline"], self.folder / "runtime.o"
+        moved = [f"-ffile-prefix-map={folder}={OWN}" for folder in (*self.options.headers, self.generated)]
+        recorder, runtime = [*self._own_command(STANDARD), "-O2", "-finline", *moved], self.folder / "runtime.o"
         key = self._recorder_key(recorder)
         code = COMPILED_RECORDERS.get(key) or (self.kept.load(key) if self.kept is not None else None)
         if code is not None:
@@ -445,11 +446,15 @@ class _Compilation:
 
     def _recorder_key(self, command: list[str]) -> str:
         """What the recorder depends on: its text with all that it includes, the options and the compiler. It is the
-        same for all targets, and read once in a process."""
-        known_by = *command, *self._identity(), *system_folders()
+        same for all targets, wherever generated headers are, and read once in a process."""
+        general = [word.replace(str(self.generated), str(OWN)) for word in command]
+        known_by = *general, *self._identity(), *system_folders()
         if known_by not in RECORDERS:
             (text,) = self._run([[*command, "-E", str(RUNTIME)]], keep=True)
-            RECORDERS[known_by] = _digest([str(FORMAT), *command, *self._identity(), text])
+            parts = "\0".join((str(FORMAT), *command, *self._identity(), text))
+            for folder in (*self.options.headers, self.generated):
+                parts = parts.replace(str(folder), str(OWN))
+            RECORDERS[known_by] = _digest([parts])
         return RECORDERS[known_by]
 
 

@@ -44,6 +44,7 @@ from ptokit.isa.opaque import ADDRESSES, EXACT, NONE, OWN_KINDS, OpaqueKind, for
 from ptokit.isa.operand import BLOCK
 from ptokit.isa.policy import PtoEnum, TileType
 from ptokit.isa.spelling import TMP
+from ptokit.isa.tquant import GROUP
 from ptokit.program.ir import Constant
 
 Slot = TileSlot | ElementSlot | ArraySlot | NumberSlot | ConstantSlot
@@ -104,7 +105,7 @@ def instr_shape(call: RecordedCall, arrays: Arrays, target: str = "") -> tuple[I
         raise Unexpressible(
             f"{call.name.upper()} of a tile without an address is not modelled; give it one with TASSIGN"
         )
-    call = _of_image(_by_memory(call))
+    call = _by_groups(_of_image(_by_memory(call)))
     try:
         return _element(call, arrays) if call.name in EXACT else _modelled(call, arrays, target)
     except Unexpressible:
@@ -130,6 +131,24 @@ def _of_image(call: RecordedCall) -> RecordedCall:
     is_image = dst.compact == CONVOLUTION and src.layout.lower() == "nc1hwc0"
     is_whole = prod(src.shape) == dst.cols and src.dtype == dst.dtype
     return replace(call, name="tload_image") if is_image and is_whole else call
+
+
+def _by_groups(call: RecordedCall) -> RecordedCall:
+    """A conversion of whole rows to float8_e4m3 with shared exponents under the name of its algorithm."""
+    chosen, tiles = dict(call.modifiers), [each for each in call.operands if isinstance(each, RecordedTile)]
+    if call.name != "tquant" or chosen.get("quant") != "mxfp8" or len(tiles) != len(call.operands) or len(tiles) != 5:
+        return call
+    dst, src, exp = tiles[:3]
+    algorithm = str(chosen.get("scale", "ocp"))
+    kinds = ("float32", "bfloat16") if algorithm == "ocp" else ("float32",)
+    is_plain = all((each.blayout, each.slayout) == ("row_major", "none_box") for each in tiles)
+    is_alike = (dst.cols, dst.valid_rows, dst.valid_cols) == (src.cols, src.valid_rows, src.cols)
+    is_whole = src.valid_cols == src.cols and src.cols % GROUP == 0 and min(src.valid_rows, src.cols) > 0
+    groups = src.cols // GROUP
+    needed = (1, src.valid_rows * groups) if exp.rows == 1 else (src.valid_rows, groups)
+    has_room = exp.rows >= needed[0] and exp.cols >= needed[1] and exp.dtype in ("uint8", "float8_e8m0")
+    fits = is_plain and is_alike and is_whole and has_room and src.dtype in kinds and dst.dtype == "float8_e4m3"
+    return replace(call, name=f"tquant_{algorithm}") if fits else call
 
 
 BY_MEMORY = (("fp", 2, TileType.Scaling), ("acc", 1, TileType.Acc), ("bias", -1, TileType.Bias))
@@ -335,6 +354,8 @@ def _as_form(definition: Instruction, call: RecordedCall, arrays: Arrays) -> tup
     form, chosen = _matched(definition, call)
     params = {param.name: param for param in definition.operands}
     places = {word: place for place, word in chosen.items()}
+    if definition.cpp.in_place:
+        places.setdefault(definition.cpp.in_place, 0)
     slots, numbers = list[Slot](), list[int]()
     for param in definition.operands:
         if param.name in places:
@@ -371,7 +392,7 @@ def _choices(definition: Instruction, form: _CallForm, count: int) -> Iterator[t
     if definition.workspace and TMP not in words:
         words = (*words, TMP)
     words += definition.cpp.ignored
-    needed = {param.name for param in definition.operands if not param.optional}
+    needed = {param.name for param in definition.operands if not param.optional} - {definition.cpp.in_place}
     optional = [k for k, word in enumerate(words) if word not in needed]
     missing = len(words) - count
     if 0 <= missing <= len(optional):

@@ -11,6 +11,15 @@ UNORDERED = "KN-13"
 """The clause on accesses that nothing orders."""
 LEVELS: dict[str, Level] = {"undefined": "unmodelled", "threads": "error"}
 """The levels of kinds of problems that do not follow from whether the recording ended."""
+NO_MEMORY = "the kernel accesses memory that it does not have"
+FIRST_PAGES = 1 << 16
+"""Addresses below are those of members and items of null pointers."""
+FILLED = (
+    "the pointer is null: arrays that are not given hold zeros. If a host program fills a structure with pointers, "
+    "write a function in the source that fills it with its own parameters and launches the kernel, and name it with "
+    "--entry"
+)
+"""What helps if a kernel uses a null pointer."""
 MORE = "give it less to do, or raise the limit: --limit seconds=60, memory=8G or calls=1e8"
 """What helps if a limit of recording is reached."""
 UNKNOWN: tuple[Level, str] = ("unmodelled", OPAQUE)

@@ -245,7 +245,8 @@ class _Builder:
         if key not in scope.tiles:
             word = self.words.get(key, (0, ""))[1]
             name = scope.tiles[key] = self.names.new(word or (slot.spec.loc.text if slot.is_pointed else "tile"))
-            placed = self._placed(slot, address[0]) if address else None
+            given = self.shapes.given.get(slot, {}) if address else {}
+            first = evaluate(address[0], dict.fromkeys(variables(address[0]), 0)) if given else 0
             self.tiles[name] = ir.TileDecl(
                 name,
                 slot.spec,
@@ -253,7 +254,8 @@ class _Builder:
                 fresh=not address,
                 named=bool(word),
                 family=self._family(slot, address[0]) if address else None,
-                where=placed or where,
+                given=given,
+                where=given.get(first) or where,
             )
             scope.declared.append(name)
             self.extents[name] = set()
@@ -269,12 +271,6 @@ class _Builder:
             return self.shapes.families[slot, address]
         starts = [at for (_, memory), at in self.shapes.homes.items() if TileType.parse(memory) is slot.spec.loc]
         return max(at for at in starts if at <= address) if starts and isinstance(address, int) else None
-
-    def _placed(self, slot: TileSlot, address: Expr) -> Where | None:
-        """Where a tile got its address, or the first of them."""
-        first = dict.fromkeys(variables(address), 0)
-        site = self.shapes.placed.get((slot, evaluate(address, first)))
-        return None if site is None else self.shapes.where(site)
 
     def _declarations(self, scope: _LoopScope) -> list[ir.Stmt]:
         return [self.tiles[name] for name in scope.declared]

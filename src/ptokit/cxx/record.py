@@ -20,6 +20,7 @@ from ptokit.cxx.child import Child, RecordLimits
 from ptokit.cxx.compile import Build
 from ptokit.cxx.confine import DONE, OPEN, OPENAT
 from ptokit.cxx.lines import Elf, SourcePlaces, shown_function
+from ptokit.cxx.problems import FILLED, FIRST_PAGES, NO_MEMORY
 from ptokit.cxx.recording import (
     MEMORIES,
     VECTOR_CORES,
@@ -57,22 +58,14 @@ OF_LIBRARY: dict[str, tuple[CoreName, ...]] = {"vector": ("vector",), "cube": ("
 AS_ASKED = 0
 """In the place of a number of vector cores: the second one runs if the first asks which one it is."""
 SIGNALS: dict[int, str] = {
-    signal.SIGSEGV: "the kernel accesses memory that it does not have",
-    signal.SIGBUS: "the kernel accesses memory that it does not have",
+    signal.SIGSEGV: NO_MEMORY,
+    signal.SIGBUS: NO_MEMORY,
     signal.SIGFPE: "the kernel divides an integer by zero",
     signal.SIGILL: "the kernel executes an illegal instruction",
     signal.SIGTRAP: "the kernel executes a trap",
     signal.SIGABRT: "the kernel calls abort (a failed assert, or damaged memory)",
 }
 OF_MEMORY = (signal.SIGSEGV, signal.SIGBUS)
-FIRST_PAGES = 1 << 16
-"""Addresses below are those of members and items of null pointers."""
-FILLED = (
-    "the pointer is null: arrays that are not given hold zeros. If a host program fills a structure with pointers, "
-    "write a function in the source that fills it with its own parameters and launches the kernel, and name it with "
-    "--entry"
-)
-"""What helps if a kernel uses a null pointer."""
 UNDEFINED = re.compile(r"symbol lookup error: .*: undefined symbol: (\S+)\s*$")
 """What the loader prints last when a function is called that the library lacks."""
 PROCESS, NETWORK, FILE = "starts a process or a thread", "opens a network connection", "changes a file"
@@ -206,9 +199,9 @@ class _RecordingRun:
     def run(self, cores: Sequence[CoreName], subblocks: int) -> Recording:
         self._shared.set("cores", sum(CORES[core] for core in set(cores)))
         self._shared.set("subblocks", subblocks)
-        least, most = (1, VECTOR_CORES) if subblocks == AS_ASKED else (subblocks, subblocks)
-        on_cube, on_vector = "cube" in cores, "vector" in cores
-        self._runs = on_cube + least * on_vector, on_cube + most * on_vector
+        on_cube, on_vector = "cube" in cores, "vector" in cores  # a source may state one vector core for each cube core
+        most = VECTOR_CORES if subblocks == AS_ASKED else subblocks
+        self._runs = on_cube + on_vector, on_cube + most * on_vector
         self._shared.set("informs", self._inform is not None)
         task = {
             "library": str(self._library.resolve()), "grid": self._grid, "name": self._entry,

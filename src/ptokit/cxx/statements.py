@@ -131,14 +131,15 @@ def without_groups(call: RecordedCall, groups: Mapping[int, int], vector_cores: 
     return RecordedCall("syncall", (), site=call.site) if mode == ALL_BLOCKS else None
 
 
+INTRA_SET, INTRA_WAIT = "set_intra_block", "wait_intra_block"
 SYNCS: dict[str, Callable[[RecordedCall, str], Made]] = {
     "set_flag": partial(_flag, "set"),
     "wait_flag": partial(_flag, "wait"),
     "pipe_barrier": _barrier,
     CROSS_SET: _cross_set,
     CROSS_WAIT: lambda call, core: (CrossShape("wait", core, "S", call.site), (_number(call.operands[0]),)),
-    "set_intra_block": partial(_of_pipe, CrossShape, "set"),
-    "wait_intra_block": partial(_of_pipe, CrossShape, "wait"),
+    INTRA_SET: partial(_of_pipe, CrossShape, "set"),
+    INTRA_WAIT: partial(_of_pipe, CrossShape, "wait"),
     "get_buf": partial(_of_pipe, TokenShape, "wait"),
     "rls_buf": partial(_of_pipe, TokenShape, "set"),
 }
@@ -147,7 +148,6 @@ IDLE = frozenset(("tassign", "set_ffts_base_addr", "set_mask_norm", "set_vector_
                   "set_img2col_rpt", "set_img2col_padding"))  # fmt: skip
 """Calls that do nothing that a program states: later calls show the address of a tile. Those that set registers from
 the extents of a tile read none of its data."""
-INTRA = frozenset(("set_intra_block", "wait_intra_block"))
 OWN = frozenset((*IDLE, "set_flag", "wait_flag", "pipe_barrier", "get_buf", "rls_buf"))
 """Calls that concern no other core, and no data."""
 
@@ -158,9 +158,9 @@ def is_own(call: RecordedCall) -> bool:
 
 
 def is_idle(call: RecordedCall, core: CoreName, vector_cores: int = 1) -> bool:
-    """Whether a call does nothing that a program states. Flags of the cube core for the second vector core are left out
+    """Whether a call does nothing that a program states. Sets of the cube core for the second vector core are left out
     of a program without it."""
-    if call.name in INTRA and core == "cube" and vector_cores < 2:
+    if call.name == INTRA_SET and core == "cube" and vector_cores < 2:
         return _number(call.operands[1]) >= CROSS_IDS
     return call.name in IDLE
 

@@ -13,6 +13,7 @@ import numpy as np
 from ptokit.cxx.alike import AlikeCalls, alike
 from ptokit.cxx.decoding import with_element
 from ptokit.cxx.operands import element_type
+from ptokit.cxx.problems import FILLED, FIRST_PAGES, NO_MEMORY, OWN_CODE
 from ptokit.cxx.recording import RecordedArray, RecordedCall, RecordedLaunch, RecordedOperand, RecordedTile, Recording
 from ptokit.finding import Finding, Where
 from ptokit.isa.catalog import INSTRUCTIONS, derived
@@ -145,17 +146,35 @@ class _Outside:
 def outside(
     launch: RecordedLaunch, groups: Sequence[AlikeCalls], where: Callable[[int], Where | None]
 ) -> list[Finding]:
-    """A finding for each place that uses more elements of an array than it has: the first of its calls."""
+    """A finding for each place that uses what is in no array, or more elements of an array than it has: the first of
+    its calls."""
     found: dict[int, _Outside] = {}
     needed: dict[int, int] = {}
     for use in sorted(_all_outside(launch, groups), key=lambda use: use.number):
         found.setdefault(use.call.site, use)
         needed[use.argument] = max(needed.get(use.argument, 0), use.most + 1)
+    lost = {group.call.site: use.offset for group in groups for use in _lost(group.call)}
     return [
-        _finding(use, _block(launch, use.number), launch.arguments[use.argument].name, needed[use.argument])
-        .at(where(site))
-        for site, use in found.items()
-    ]  # fmt: skip
+        *(_lost_finding(address).at(where(site)) for site, address in lost.items() if site not in found),
+        *(
+            _finding(use, _block(launch, use.number), launch.arguments[use.argument].name, needed[use.argument]).at(
+                where(site)
+            )
+            for site, use in found.items()
+        ),
+    ]
+
+
+def _lost(call: RecordedCall) -> Iterator[RecordedArray]:
+    """The operands of an instruction that are in no array."""
+    for operand in call.operands if call.name in INSTRUCTIONS else ():
+        if isinstance(operand, RecordedArray) and operand.argument is None and 0 not in operand.shape:
+            yield operand
+
+
+def _lost_finding(address: int) -> Finding:
+    fix = FILLED if 0 <= address < FIRST_PAGES else "pass an array for the pointer, or allocate its memory"
+    return Finding("error", OWN_CODE, f"{NO_MEMORY} (address {address:#x})", fix=fix)
 
 
 def _all_outside(launch: RecordedLaunch, groups: Sequence[AlikeCalls]) -> Iterator[_Outside]:

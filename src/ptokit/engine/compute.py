@@ -143,6 +143,11 @@ def _add_multiple(_shape: Shape, dtype: DType, y: Array, x: Array, factor: Array
     return _rounded(_wide(y) + _wide(product), dtype)
 
 
+def _then_added(function: Callable[..., Array], shape: Shape, dtype: DType, a: Array, b: Array, c: Array) -> Array:
+    """The result of an operation and another number; both steps are rounded."""
+    return _arithmetic(np.add, shape, dtype, _arithmetic(function, shape, dtype, a, b), c)
+
+
 def _rectified(function: Op, shape: Shape, dtype: DType, *inputs: Array) -> Array:
     """Zero where the result of an operation is below it."""
     return _rectify(shape, dtype, function(shape, dtype, *inputs))
@@ -198,6 +203,35 @@ def _image_to_columns(shape: Shape, dtype: DType, image: Array, *given: Array) -
     offsets = np.where(inside, ((of_channels * height + i) * width + j) * block + channel, 0)
     stored = np.append(image.reshape(-1), _unspecified((1, 1), dtype))
     return np.where(inside, stored[np.minimum(offsets, image.size)], given[-1].astype(dtype.numpy))
+
+
+def _groups(shape: Shape, x: Array, *, nv: bool) -> tuple[Array, Array]:
+    """Elements in groups of one row, and the exponent that each group shares, with its bias: that of the largest
+    element less that of 448, or by `nv` that of the least power which brings this to 448 or below."""
+    groups = x.astype(np.float32).reshape(shape[0], -1, 32)
+    most = np.abs(groups).max(axis=2) * np.float32(1 / np.float32(448) if nv else 1)
+    bits: Array = most.view(np.uint32).astype(np.int64)
+    exponent: Array = bits >> 23
+    mantissa: Array = bits & (1 << 23) - 1
+    if nv:
+        is_above = np.where(exponent > 0, (mantissa > 0) & (exponent < 254), mantissa > 1 << 22)
+        shared = np.where(is_above, exponent + 1, np.minimum(exponent, 254))
+    else:
+        shared = np.maximum(exponent - 8, 0)
+    return groups, np.where(np.isnan(most), 255, shared)
+
+
+def _powers(shape: Shape, dtype: DType, x: Array, *, nv: bool) -> Array:
+    """The exponents of groups, in bytes."""
+    return _groups(shape, x, nv=nv)[1].astype(np.uint8).view(dtype.numpy)
+
+
+def _scaled(shape: Shape, dtype: DType, x: Array, *, nv: bool) -> Array:
+    """Elements divided by the powers of their groups, rounded to float32, then to the result; clamped."""
+    groups, shared = _groups(shape, x, nv=nv)
+    factors = np.where(shared == 255, np.nan, np.exp2(127.0 - shared))[..., None].astype(np.float32)
+    made = (groups * factors).reshape(shape)
+    return _convert(shape, dtype, made, mode=RoundMode.Rint, saturation=Saturation.On)
 
 
 def _pick(better: Callable[[Array, Array], Array], _shape: Shape, _dtype: DType, a: Array, b: Array) -> Array:
@@ -461,6 +495,8 @@ OPS: dict[str, Op] = {
     "relu": _rectify,
     "prelu": _leak,
     "axpy": _add_multiple,
+    "addc": partial(_then_added, np.add),
+    "subc": partial(_then_added, np.subtract),
     "axpyrelu": partial(_rectified, _add_multiple),
     "subrelu": partial(_rectified, partial(_arithmetic, np.subtract)),
     "addreluconv": partial(_rectified_as, np.add),
@@ -470,6 +506,8 @@ OPS: dict[str, Op] = {
     "placemin": partial(_place, np.less),
     "histogram": _histogram,
     "img2col": _image_to_columns,
+    **{f"powers_{name}": partial(_powers, nv=name == "nv") for name in ("ocp", "nv")},
+    **{f"scaled_{name}": partial(_scaled, nv=name == "nv") for name in ("ocp", "nv")},
     "and": partial(_arithmetic, np.bitwise_and),
     "or": partial(_arithmetic, np.bitwise_or),
     "xor": partial(_arithmetic, np.bitwise_xor),

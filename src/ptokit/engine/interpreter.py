@@ -54,6 +54,10 @@ class LoopStep:
         """The range of the loop variable."""
         return range(value_of(self.start, frame.values), value_of(self.stop, frame.values), self.loop.step)
 
+    def rounds(self, frame: Frame, _stream: CoreStream) -> Iterable[int]:
+        """The values of the loop variable for one of the cores of a block."""
+        return self.bounds(frame)
+
     def values(self, frame: Frame) -> Iterable[int]:
         """The values of the loop variable, one after the other."""
         return self.bounds(frame)
@@ -196,7 +200,7 @@ class CoreSteps:
         step: Any = self._executable.step_of(loop)
         self._enter(stream)
         self._frame.where = loop.where
-        return step.bounds(self._frame)
+        return step.rounds(self._frame, stream)
 
     def holds(self, branch: ir.Branch, stream: CoreStream) -> bool:
         """Whether the condition of a branch holds."""

@@ -122,8 +122,9 @@ class VerifyError(ValueError):
     report: object = None
     """Of a launch with `strict=True` that ran on the machine: its report."""
 
-    def __init__(self, findings: Iterable[Finding]) -> None:
-        self.findings = tuple(findings)
+    def __init__(self, findings: Iterable[Finding], grid: int | None = None) -> None:
+        """`grid`: the number of blocks, if the kernel states it itself."""
+        self.findings, self.grid = tuple(findings), grid
         super().__init__(_text(self.findings))
 
 

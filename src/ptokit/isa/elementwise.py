@@ -357,7 +357,15 @@ def with_workspace(call: Call) -> bool:
     return call.operands.get(TMP) is not None
 
 
-WITH_WORKSPACE = Table(dict.fromkeys(NPU, with_workspace))
+def counted(call: Call) -> int:
+    """The bytes of its workspace that TCI of A2/A3 writes: 512, and behind them as many elements as there are, or for
+    more than a step of the vector unit eight of these; the halves of 2-byte types (TCI.hpp:61, 79, 122, 183)."""
+    if call.dst.dtype.size == 2:
+        return 1792
+    return 2560 if call.dst.valid_cols >= 64 else 512 + 4 * max(call.dst.valid_cols, 8)
+
+
+COUNTED = RouteKernel((Effect("dst", "write", "V"),))
 CI_CPP = Cpp(
     call="TCI(dst, start)",
     template=lambda c: (
@@ -380,8 +388,12 @@ TCI = build(
     pipe={"a2a3": "S", "a5": "V"},
     cost={"S": Cost("scalar loop", accesses=1)},
     cpp="TCI<Tile, T, descending>(dst, start)",
-    workspace=Workspace(1),
-    special=(SpecialRoute("vector", WITH_WORKSPACE, RouteKernel((Effect("dst", "write", "V"),))),),
+    workspace=Workspace(1, touched=counted),
+    special=(
+        SpecialRoute("steps", Table({"a2a3": with_workspace}), replace(COUNTED, effects=(
+            *COUNTED.effects, Effect(TMP, "write", "V", ahead(counted))))),
+        SpecialRoute("vector", Table({"a5": with_workspace}), COUNTED),
+    ),
 )  # fmt: skip
 
 

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
-from ptokit.isa.elementwise import DST, FLOAT_TYPES, SCALAR
+from ptokit.isa.elementwise import DST, FLOAT_TYPES, NOT_A2A3, SCALAR
 from ptokit.isa.headers import CLAUSE
 from ptokit.isa.parts import AXPY_TYPES, within
 from ptokit.isa.reduce import SOURCES
@@ -32,6 +34,90 @@ PRODUCTS = (
         "src1", "src0", "dst"),
     multiplied(OpRow("tsubrelu", "Subtract two tiles, replace negative numbers by zero.", "dst = relu(src0 - src1)",
         FLOAT_TYPES, "subrelu"), *SOURCES, dst=DST),
+)  # fmt: skip
+
+# --- Sums of three -------------------------------------------------------------------------------------------
+
+OF_THE_SIMULATOR = Cpp(headers=(Rule(
+    CLAUSE, "dst", "made in two steps: the shipping headers of devices have no such instruction", lambda _: False,
+    on=note(*NPU), found=lambda c: c.instruction.name, fix="call the two instructions that it stands for",
+),))  # fmt: skip
+
+
+CARRIED = by_target(a2a3=B4, a5=B4)
+
+
+def summed(name: str, sign: str, second: Param, last: str) -> Instruction:
+    """A sum or a difference, and a tile that is added (cpu/ElementOp.h:393, 398, 557, 562)."""
+    row = OpRow(name, "Add or subtract, and add a tile.",
+        f"dst = src0 {sign} {second.name} + {last}    each step is rounded, and integers wrap", CARRIED,
+        "addc" if sign == "+" else "subc", cpp=OF_THE_SIMULATOR)  # fmt: skip
+    params = (DST, FACTORS[0], second, replace(FACTORS[0], name=last))
+    tiles = tuple(param.name for param in params[1:] if param.kind == "tile")
+    return build(
+        row, params, tiles_alike("CP-ADC", tiles, row.types), apply(row.op, *(each.name for each in params[1:]))
+    )
+
+
+SUMS = (
+    summed("taddc", "+", FACTORS[1], "src2"), summed("tsubc", "-", FACTORS[1], "src2"),
+    summed("taddsc", "+", SCALAR, "src1"), summed("tsubsc", "-", SCALAR, "src1"),
+)  # fmt: skip
+
+# --- Columns in turn -----------------------------------------------------------------------------------------
+
+BOTH = ("dst0", "dst1")
+IN_TURN = everywhere(UP_TO_32, a2a3=types(""))
+
+
+def halves(call: Call, parts: Names, wholes: Names, inverse: bool) -> Iterator[Compute]:
+    """Halves of rows of two tiles, in turn with each other in a row: the left halves in the first, the right ones in
+    the second."""
+    shape = call.dst0.valid_rows, call.dst0.valid_cols // 2
+    for (k, part), (n, name) in product(enumerate(parts), enumerate(wholes)):
+        narrow, wide = call.values[part].layout, call.values[name].layout
+        apart = replace(wide, cols=tuple(replace(term, stride=2 * term.stride) for term in wide.cols))
+        ends = (
+            Access(part, replace(narrow, start=narrow.offset(0, n * shape[1]))),
+            Access(name, replace(apart, start=wide.offset(0, k))),
+        )
+        source, dst = reversed(ends) if inverse else ends
+        yield Compute("copy", shape, dst, (Input(source.operand, source.layout, shape),))
+
+
+def in_turn(name: str, summary: str, formula: str, *, inverse: bool) -> Instruction:
+    """Two tiles whose columns are made of those of two others (cpu/TInterleave.hpp:27, cpu/TDeinterleave.hpp)."""
+    names = (*BOTH, *SOURCES)
+    params = (
+        *(Param(each, "write", "a plain Vec tile") for each in BOTH),
+        *(Param(each, "read", "a plain Vec tile of its type and valid region") for each in SOURCES),
+    )
+    rules = (
+        *vec_tiles("CP-ILV-01", names, nonempty="dst0", plains=names),
+        *(shaped("CP-ILV-01", each, "dst0") for each in names[1:]),
+        sized("CP-ILV-01", "dst0", "of an even number of valid columns", lambda c: c.dst0.valid_cols % 2 == 0,
+              found=valid_of("dst0"), fix="add a column"),
+        *(alike("CP-ILV-02", each, "dst0") for each in names[1:]),
+    )  # fmt: skip
+    call = f"{name.upper()}(dst1, dst0, src1, src0)"
+    return build(
+        OpRow(name, summary, formula, in_place=()),
+        params,
+        (
+            typed("CP-ILV-02", "dst0", IN_TURN, "use another target, or a type of at most 32 bits"),
+            *(replace(rule, on=error(*NOT_A2A3)) for rule in rules),
+        ),
+        lambda c: tuple(halves(c, *((SOURCES, BOTH) if not inverse else (BOTH, SOURCES)), inverse)),
+        cpp=call,
+        text=Text(SOURCES, results=BOTH),
+    )
+
+
+TURNS = (
+    in_turn("tinterleave", "Put columns of two tiles in turn.",
+        "dst0[i, 2j], dst0[i, 2j + 1] = src0[i, j], src1[i, j]    dst1: the same of the right halves", inverse=False),
+    in_turn("tdeinterleave", "Take columns of two tiles apart.",
+        "dst0[i, j], dst1[i, j] = src0[i, 2j], src0[i, 2j + 1]    the right halves: the same of src1", inverse=True),
 )  # fmt: skip
 
 # --- Conversions ---------------------------------------------------------------------------------------------
@@ -178,4 +264,4 @@ EXTREMES = (
         "dst, dst_idx = (src1, src1_idx) if src1 < src0 else (src0, src0_idx)    where one is valid, that one",
         op="min"), "placemin"),
 )  # fmt: skip
-FUSED = (*PRODUCTS, *CONVERSIONS, TADDDEQRELU, TPAIRREDUCESUM, *EXTREMES)
+FUSED = (*PRODUCTS, *SUMS, *TURNS, *CONVERSIONS, TADDDEQRELU, TPAIRREDUCESUM, *EXTREMES)

@@ -614,6 +614,8 @@ class Cpp:
     """Whether the headers use their own workspace in UB (`Headers.hidden`)."""
     ignored: tuple[str, ...] = ()
     """Last arguments of C++ that change no result."""
+    in_place: str = ""
+    """An operand that a call may leave out: it is the destination then."""
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from typing import Any, Literal
 
 from ptokit.brief import brief
 from ptokit.isa.catalog import variants
+from ptokit.isa.common import SCALAR_LAST, certain
 from ptokit.isa.dtype import DType
 from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Cpp, Destination, Instruction, Param
 from ptokit.isa.kernel import ByteRows, Cost, Effect, Handshake, Pair, RouteKernel, full_launch
@@ -36,9 +37,11 @@ from ptokit.isa.layout import Layout
 from ptokit.isa.move import NOTHING, UNSPECIFIED, Access, Compute, Input
 from ptokit.isa.operand import ScalarSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import TileType
+from ptokit.isa.reduce import is_one_step
 from ptokit.isa.spelling import TMP, OpText
 from ptokit.isa.table import Table
 from ptokit.isa.timg2col import IMAGE_FORM, NUMBERS, image_to_columns, load_image
+from ptokit.isa.tquant import by_groups
 
 OpaqueKind = Literal["tile", "scaling", "pointer", "memory", "number"]
 """What an operand of a call is; of tiles, whether it lies in the fixpipe buffer, or was given by a pointer."""
@@ -61,6 +64,7 @@ EXACT = {"getvalue": "r", "setvalue": "wn", "scalar_load": "r", "scalar_store": 
 modelled. The operand is that element, or what the pointers reach."""
 WITH_VALUES: dict[tuple[str, str], Callable[[Call], tuple[Compute, ...]]] = {
     ("timg2col", "wr" + "n" * len(NUMBERS)): image_to_columns, ("tload_image", "wr"): load_image,
+    **{(f"tquant_{each}", "wrwww"): by_groups(each) for each in ("ocp", "nv")},
 }  # fmt: skip
 """Forms of recordings that are modelled, too."""
 AS_RECORDED = "A call in C++, with all numbers that it uses."
@@ -72,6 +76,8 @@ ADDRESSES = frozenset(("tget_scale_addr",))
 """Instructions that make a tile lie where another does. C++ records them only if that has no address."""
 GRID_BARRIERS = frozenset(("syncall",))
 """Instructions that end, on every core, after all blocks have come to them."""
+PUSHES = frozenset(("tpush", "tpop", "tpush_to_aiv", "tpush_to_aic", "tpop_from_aiv", "tpop_from_aic"))
+"""Instructions that hand over between the cores, in an order that is not modelled."""
 PLAIN = frozenset(("tile", "memory", "number"))
 """Kinds that no name tells apart."""
 SCALAR = "scalar"
@@ -243,9 +249,8 @@ def _own_form(definition: Instruction, has_work: bool) -> OpaqueForm | None:
 
 ROWS = (
     # vector arithmetic
-    *_rows("taddc tsubc", "V", "w:dst r:src0,src1,src2"),
-    *_rows("taddsc tsubsc", "V", "w:dst r:src0 n:scalar r:src1"),
     *_rows("taddrelu", "V", BINARY),
+    *_modelled("taddc tsubc taddsc tsubsc"),
     *_modelled("taddreluconv tadddeqrelu tsubrelu tsubreluconv tmuladddst tfusedmuladd tfusedmuladdrelu"),
     *_modelled("tprelu txor txors trem trems tfmod tfmods tpow tpows trsqrt"),
     *_rows("tcmps", "V", BINARY),
@@ -269,8 +274,8 @@ ROWS = (
         "w:dst n:key,counter",
     ),
     *_modelled("tconcat", "w:dst r:src0,src1,src0_idx,src1_idx", "w:dst r:src0,src1 w:dst_idx r:src0_idx,src1_idx"),
-    *_rows("tinterleave", "V", "w:dst1,dst0 r:src1,src0"),
-    *_rows("tdeinterleave", "V", "w:dst1,dst0 r:src1,src0", "w:dst1,dst0 r:src"),
+    *_modelled("tinterleave"),
+    *_modelled("tdeinterleave", "w:dst1,dst0 r:src"),
     *_rows("tpack", "V", UNARY),
     *_rows("treshape", BY_MEMORY, UNARY),
     *_rows("bitcast", BY_MEMORY, UNARY, in_cpp=False),
@@ -294,6 +299,7 @@ ROWS = (
     *_modelled("thistogram", UNARY),
     # quantisation
     *_modelled("tquant", "w:dst r:src w:exp,max,scaling", "w:dst r:src w:exp,max,scaling,exp_zz"),
+    *_rows("tquant_ocp tquant_nv", "V", "w:dst r:src w:exp,max,scaling", in_cpp=False),
     *_modelled("tdequant", "w:dst r:src,scale"),
     *_rows("tmov", BY_MEMORY, "w:dst r:src s"),
     *_rows("set_quant_scalar", "S", "n:scale"),
@@ -359,6 +365,12 @@ ROWS = (
 def opaque_rows() -> dict[str, OpaqueRow]:
     """The table, by name."""
     return {row.name: row for row in ROWS}
+
+
+def is_in_cpp(name: str, form: str) -> bool:
+    """Whether C++ has a call of this form. Others are of texts, or steps of recordings."""
+    row = opaque_rows().get(name)
+    return (name, form) not in WITH_VALUES and (row is None or row.in_cpp)
 
 
 @cache
@@ -465,7 +477,7 @@ def opaque(name: str, form: str) -> Instruction:
         modifiers=(),
         rules=(),
         lower=with_values or lower,
-        route=lambda call: f"{name}.{pipe or pipe_of(call)}",
+        route=lambda call: f"{name}.{pipe or pipe_of(call)}{_suffix(call)}",
         kernels={family: kernels if accesses else {**kernels, **_own_kernels(family, name, params)} for family in NPU},
         cpp=Cpp(call=f"{name.upper()}({', '.join(names)})"),
         destination=Destination(in_place=Table(dict.fromkeys(EVERYWHERE, True))),
@@ -585,7 +597,9 @@ def _own_kernels(family: str, name: str, params: tuple[Param, ...]) -> dict[str,
     """What headers do otherwise than one instruction of the vector unit does. A gather of rows writes one for each of
     the source (TGather.hpp:125). Those of A2/A3 read indices by the scalar pipe (TConcat.hpp:135), scatter by it
     (TScatter.hpp:145), and find positions in columns by two rows of a workspace, which may be longer than its tile
-    (TColReduceIdx.hpp:129)."""
+    (TColReduceIdx.hpp:129). A gather by comparison numbers all elements and counts by it, behind the workspace
+    (TGather.hpp:167, 281). A number in a tile is read by the scalar pipe (TCmps.hpp:138), which also takes what was
+    found in rows out of the workspace (TRowReduceIdxOps.hpp:277)."""
     plain = dict(_kernels(name, "V", params))
     operands = tuple(param.name for param in params)
     if name.startswith("simt_"):
@@ -600,6 +614,23 @@ def _own_kernels(family: str, name: str, params: tuple[Param, ...]) -> dict[str,
     if family == "a2a3" and name in ("tcolargmax", "tcolargmin") and operands == ("dst", "dst_idx", "src", WORK):
         more = Effect(WORK, "write", "V", _two_steps)
         return {route: replace(kernel, effects=(*kernel.effects, more)) for route, kernel in plain.items()}
+    if family == "a2a3" and operands == BY_SCALAR_LAST:
+        last = tuple(Effect(each.name, each.access, "V" if each.name == "src" else "S") for each in params)
+        found = Effect(WORK, "write", "V")
+        cost = dict.fromkeys("VS", ESTIMATE)
+        return {
+            f"{name}.V": plain[f"{name}.V"],
+            f"{name}.V.scalar": RouteKernel((found, *last), handshake=SCALAR_LAST, cost=cost),
+        }
+    if (family, name, operands[2:5]) == ("a2a3", "tgather", ("value", "counts", WORK)):
+        effects = (Effect(each.name, each.access, "S" if each.name == "counts" else "V") for each in params[:5])
+        handshake = Handshake(body=("S", "V"), between=(("S", "V"),), each_row=(("V", "S"), ("S", "V")))
+        behind, cost = Effect(WORK, "write", "S", _numbers_behind), dict.fromkeys("SV", ESTIMATE)
+        return {f"{name}.V": RouteKernel((*effects, behind), handshake=handshake, cost=cost)}
+    if (family, name) == ("a2a3", "tcmps"):
+        effects = (Effect(each.name, each.access, "S" if each.name == "src1" else "V") for each in params)
+        handshake = Handshake((("V", "S"), ("MTE1", "S"), ("MTE2", "S")), ("S", "V"))
+        return {f"{name}.V": RouteKernel(tuple(effects), handshake=handshake, cost=dict.fromkeys("SV", ESTIMATE))}
     if (family, name) == ("a2a3", "tconcat") and any(param.name in INDICES for param in params):
         effects = (Effect(each.name, each.access, "S" if each.name in INDICES else "V") for each in params)
         handshake = Handshake((("MTE2", "S"),), ("S", "V"), between=(("S", "V"),))
@@ -607,10 +638,32 @@ def _own_kernels(family: str, name: str, params: tuple[Param, ...]) -> dict[str,
     return {}
 
 
+BY_SCALAR_LAST = ("dst", "dst_idx", "src", WORK)
+"""The operands of a search for elements and their positions."""
+
+
+def _suffix(call: Call) -> str:
+    """The end of the route of a search in rows, if a scalar loop takes what was found: of rows longer than a step, and
+    into tiles that are no columns (TRowReduceIdxOps.hpp:276, 330)."""
+    names = tuple(param.name for param in call.instruction.operands)
+    if not call.lookup({"a2a3": call.instruction.name.startswith("trowarg") and names == BY_SCALAR_LAST}, False):
+        return ""
+    is_column = certain(lambda: call.values["dst"].cols == call.values["dst_idx"].cols == 1 and is_one_step(call))
+    return "" if is_column else ".scalar"
+
+
 def _rows_of_source(call: Call) -> ByteRows:
     """The valid columns of as many rows as the source has valid ones."""
     src, dst = call.src, call.dst
     return ByteRows(src.valid_rows, src.valid_cols * dst.dtype.size, dst.stride * dst.dtype.size)
+
+
+def _numbers_behind(call: Call) -> ByteRows:
+    """The workspace, behind it a number of each element, and the values in the source's type: a step of the vector unit
+    for as many as it has (TGather.hpp:281, 287)."""
+    src, value = call.src, call.values["value"]
+    steps = -(-src.valid_rows * value.dtype.size // 256) * 256
+    return ByteRows(1, call.values[WORK].nbytes + src.rows * src.cols * call.dst.dtype.size + steps)
 
 
 def _two_steps(call: Call) -> ByteRows:

@@ -193,13 +193,15 @@ class TileSpec(_Spec):
 
     @cached_property
     def box(self) -> tuple[int, int]:
-        """Rows and columns of one box; (1, 1) where there are none."""
+        """Rows and columns of one box; (1, 1) where there are none. A single row of the left matrix lies in one piece
+        (textract_common.hpp:459, a2a3/TMatmul.hpp:47)."""
         if self.slayout is SLayout.NoneBox:
             return 1, 1
         if self.fractal == 1024:
             return FRACTAL_ROWS, FRACTAL_ROWS
         across = max(1, self.fractal // FRACTAL_ROWS // self.dtype.size)
-        return (FRACTAL_ROWS, across) if self.slayout is SLayout.RowMajor else (across, FRACTAL_ROWS)
+        rows = 1 if self.loc is TileType.Left and self.rows == 1 else FRACTAL_ROWS
+        return (rows, across) if self.slayout is SLayout.RowMajor else (across, rows)
 
     @cached_property
     def layout(self) -> Layout:

@@ -134,7 +134,7 @@ def product(
         return (Compute(row.op, (m, n), Access("dst", call.dst.layout), inputs, options),)
 
     text = Text(tuple(param.name for param in params[1:]), row.name.replace("_", "."))
-    known = row if cpp else replace(row, cpp=PRODUCT_CPP)
+    known = row if cpp else replace(row, cpp=replace(PRODUCT_CPP, in_place="acc" if "acc" in addends else ""))
     return build(known, params, rules, lower, pipe="M", text=text, cpp=cpp)
 
 

@@ -36,7 +36,8 @@ CUBE_INPUTS = {(MAT, LEFT), (MAT, RIGHT), (MAT, BIAS), (MAT, SCALING), (MAT, SCA
 """Paths that copy storage: the source may have more valid elements than the destination. On devices it may have fewer,
 as for textract: what is read must have been written."""
 CUBE_RESULTS = {(ACC, MAT), (ACC, VEC)}
-"""Paths of devices that move the source's valid region: the destination may have more."""
+"""Paths of devices that move the source's valid region, whatever is valid in the destination: it needs no more than
+storage for it (a2a3/TMov.hpp:158, a5/TMov.hpp:762, 907)."""
 
 
 ACC_TO_VEC = Modifier(
@@ -83,13 +84,13 @@ def moves_common(call: Call) -> bool:
 
 
 def holds_region(call: Call) -> bool:
-    """The source has the destination's valid region; a source in L1 need only have room for it, an accumulator may have
-    less. In UB of a device, both may have more than the other."""
+    """The source has the destination's valid region; a source in L1 need only have room for it, an accumulator
+    has room in the destination's storage. In UB of a device, both may have more than the other."""
     if moves_common(call):
         return True
     rows, cols = share(call, *call.src.valid)
     if moves_source(call):
-        return rows <= call.dst.valid_rows and cols <= call.dst.valid_cols
+        return rows <= call.dst.rows and cols <= call.dst.cols
     if (call.src.loc, call.dst.loc) not in CUBE_INPUTS:
         return (rows, cols) == call.dst.valid
     rows, cols = (call.src.rows, call.src.cols) if call.has_pipes else call.src.valid
@@ -133,8 +134,8 @@ def moved_region(call: Call) -> tuple[int, int]:
         return min(call.src.valid_rows, call.dst.valid_rows), min(call.src.valid_cols, call.dst.valid_cols)
     if not moves_source(call):
         return call.dst.valid
-    rows, cols = share(call, *divided(call))
-    return min(rows, call.dst.valid_rows), min(cols, call.dst.valid_cols)
+    (rows, cols), held = share(call, *divided(call)), share(call, *call.src.valid)
+    return min(rows, max(call.dst.valid_rows, held[0])), min(cols, max(call.dst.valid_cols, held[1]))
 
 
 def lower(call: Call) -> tuple[Move | Compute, ...]:

@@ -93,10 +93,15 @@ EXHAUSTED = Attribute("exhausted", words=((MergeEnd.Merged, False), (MergeEnd.Ex
                       always=True)  # fmt: skip
 END = Modifier("end", MergeEnd, always(MergeEnd.Merged), "when the merge ends", text=EXHAUSTED)
 
+ENDS_EARLY = Case("it ends early", lambda c: c.end is MergeEnd.Exhausted)
+COUNTS_READ = Handshake(body=("V",), between=(("V", "S"),))
+"""The scalar pipe waits for the merge and reads how far it came (TMrgSort.hpp:37, a5/TMrgSort.hpp:55)."""
+
 
 def lists(count: int) -> Instruction:
     """A merge of `count` tiles."""
     sources = tuple(f"src{k}" for k in range(count))
+    merged = tuple(Param(each, "read", f"{PAIRS}, sorted in descending order") for each in sources)
     name = f"tmrgsort{count}"
 
     arguments = f"dst, executed, tmp, {', '.join(sources)}"
@@ -106,7 +111,7 @@ def lists(count: int) -> Instruction:
             cpp=Cpp(call=f"TMRGSORT({arguments})", objects=(("MrgSortExecutedNumList", "executed"),),
                     template=lambda c: (*((f"decltype({{{each}}})", None) for each in ("dst", "tmp", *sources)),
                                         (str(int(c.end is MergeEnd.Exhausted)), None)))),
-        (DST, *(Param(each, "read", f"{PAIRS}, sorted in descending order") for each in sources)),
+        (DST, *merged),
         (
             *vec_tiles("CP-MRG-01", ("dst", *sources), plains=("dst", *sources)),
             *one_row(("dst", *sources)),
@@ -129,6 +134,8 @@ def lists(count: int) -> Instruction:
         ),
         op_text=TMRGSORT.text,
         destination=Destination(is_staged=True),
+        special=(SpecialRoute("exhausted", Table(dict.fromkeys(NPU, ENDS_EARLY)), RouteKernel(
+            pipes((DST, *merged), "V"), handshake=COUNTS_READ, cost={"V": INDEXED})),),
     )  # fmt: skip
 
 

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from ptokit.isa.elementwise import DST
+from ptokit.isa.move import UNSPECIFIED
 from ptokit.isa.tdequant import FLOAT
 from ptokit.isa.vocabulary import *
 
@@ -71,3 +73,29 @@ TQUANT_ASYM = quantisation(
     Asymmetric.INT8_ASYM, UNSIGNED, "scale", "offset",
 )  # fmt: skip
 QUANTISATIONS = (TQUANT, TQUANT_ASYM)
+
+# --- Shared exponents ----------------------------------------------------------------------------------------
+
+GROUP = 32
+"""Elements of a row that share an exponent."""
+
+
+def by_groups(algorithm: str) -> Callable[[Call], tuple[Compute, ...]]:
+    """A recorded conversion to float8_e4m3: an exponent for each group, and elements divided by its power of two
+    (a5/TQuant.hpp:576, 704, 1513). What else it writes has no meaning."""
+
+    def lower(call: Call) -> tuple[Compute, ...]:
+        src, exp = call.src, call.exp
+        groups = src.valid_cols // GROUP
+        powers = Access("exp", Layout.plain(groups if exp.rows == 1 else exp.cols, 1))
+        made = (
+            Compute(f"powers_{algorithm}", (src.valid_rows, groups), powers, (whole(call, "src"),)),
+            Compute(f"scaled_{algorithm}", src.valid, Access("dst", call.dst.layout), (whole(call, "src"),)),
+        )
+        rest = ((name, call.values[name]) for name in ("max", "scaling"))
+        return (
+            *made,
+            *(Compute(UNSPECIFIED, (each.rows, each.cols), Access(name, each.layout), ()) for name, each in rest),
+        )
+
+    return lower

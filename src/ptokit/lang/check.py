@@ -215,7 +215,7 @@ def _report(
         launches = kernel.launches(arguments, mode, grid, enough=enough)
         traced = [(each.trace(arguments, mode), blocks, _own_mode(each, mode)) for each, blocks in launches.made]
     except VerifyError as refusal:
-        return TargetReport(target, refusal.findings, {}, (), ()), None
+        return TargetReport(target, refusal.findings, {}, (), ()), refusal.grid
     except (Exception, SystemExit) as problem:
         where = raised_in_user_code(problem)
         if where is None:

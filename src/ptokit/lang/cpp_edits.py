@@ -15,7 +15,7 @@ from ptokit.program import ir
 from ptokit.program.cores import StatementCores
 from ptokit.program.expr import Expr, Var, substitute, variables
 from ptokit.program.memory import Path, statements
-from ptokit.program.repair import AFTER, BEFORE, INSERT, REMOVE, Edit, Unpatchable, spelled
+from ptokit.program.repair import AFTER, BEFORE, INSERT, REMOVE, Edit, Unpatchable, spelled, vector_arm, vector_at
 from ptokit.program.splice import Lines, Piece, spliced
 from ptokit.text.cpp.expr import Expressions, Identifiers
 
@@ -23,10 +23,14 @@ from ptokit.text.cpp.expr import Expressions, Identifiers
 def edited_texts(texts: Mapping[str, str], program: ir.Program, edits: Sequence[Edit]) -> dict[str, str]:
     """The files that edits of a program change, as they become. `texts` are the files' texts."""
     editor = _CppEditor(texts, program, edits)
+    vectors: dict[tuple[str, Piece], set[int | None]] = {}
+    made = [(edit, editor.vector(edit), *editor.piece(edit)) for edit in edits]
+    for _, vector, file, piece in made:
+        vectors.setdefault((file, piece), set()).add(vector)
     pieces: dict[str, dict[Piece, None]] = {}
-    for edit in edits:
-        file, piece = editor.piece(edit)
-        pieces.setdefault(file, {})[piece] = None
+    for edit, vector, file, piece in made:
+        is_own = vector is not None and vectors[file, piece] == {vector}
+        pieces.setdefault(file, {})[editor.piece(edit, vector)[1] if is_own else piece] = None
     return {file: spliced(texts[file], found) for file, found in pieces.items()}
 
 
@@ -51,16 +55,28 @@ class _CppEditor:
         self.cores = StatementCores(program) if any(isinstance(flag, ir.CrossFlag) for flag in flags) else None
         """None if the program is of one core."""
 
-    def piece(self, edit: Edit) -> tuple[str, Piece]:
-        """The file and the change of its text that an edit is."""
+    def vector(self, edit: Edit) -> int | None:
+        """The vector core that an edit is for, if the source is to say so."""
+        return vector_at(self.statements, edit.at) if edit.is_apart else None
+
+    def piece(self, edit: Edit, vector: int | None = None) -> tuple[str, Piece]:
+        """The file and the change of its text that an edit is; if both vector cores come there, for `vector` only."""
         core = self._core(edit)
         edit = self._on_its_core(edit, core) if edit.action == INSERT else edit
         where = self._place(edit, core)
         if where.file not in self.texts:
             raise Unpatchable(f"{where.file} is not a source of the kernel")
         span = self._span(where, edit.anchor)
+        condition = ""
+        if vector is not None and self._is_shared(edit.at, where.file, span):
+            condition = f"if (get_subblockid() == {vector}) "
+        if condition and edit.action != INSERT:
+            was = self.texts[where.file][span.start : span.end]
+            kept = f"{condition.replace('==', '!=')}{was}"
+            text = kept if edit.action == REMOVE else f"{condition}{self._written(edit)} else {was}"
+            return where.file, (span.start, span.end, f"{{ {text} }}" if span.alone else text)
         if edit.action == INSERT:
-            written = self._written(edit)
+            written = condition + self._written(edit)
             other = self._otherwise(where.file, span.start, written)
             return where.file, other or self._insertion(where.file, span, edit.side == BEFORE, written)
         if edit.action == REMOVE:
@@ -68,6 +84,18 @@ class _CppEditor:
         return where.file, (span.start, span.end, self._written(edit))
 
     # --- cores
+
+    def _is_shared(self, at: Path, file: str, span: _Span) -> bool:
+        """Whether the other vector core comes to a statement of the source, too."""
+        size, _ = vector_arm(self.statements, at) or (0, 0)
+        arm, plain = (*at[:size], 1 - at[size]), self.plain[file]
+        places = (
+            place
+            for path, stmt in self.statements.items()
+            if path[: len(arm)] == arm and stmt.where
+            for place in stmt.where.path
+        )
+        return any(place.file == file and span.start <= _offset(plain, place) < span.end for place in places)
 
     def _core(self, edit: Edit) -> str:
         """The core whose code an edit is in; empty if it is not known, or there is one only."""
@@ -227,11 +255,15 @@ def _offset(text: str, where: Where) -> int:
 
 
 def _statement_start(tokens: SourceTokens, number: int) -> int:
-    """The first token of the statement around a token, behind the heads of conditions and loops without braces."""
+    """The first token of the statement around a token, behind directives, and heads of conditions and loops without
+    braces."""
     start = number
     while start > 0 and tokens.texts[start - 1] not in (";", "{", "}"):
         is_closed = tokens.texts[start - 1] == ")" and tokens.partners[start - 1] >= 0
         start = tokens.partners[start - 1] if is_closed else start - 1
+    while start < number and tokens.texts[start] == "#":  # a directive ends with its line
+        line = tokens.line(start)
+        start = next(k for k in range(start, number + 1) if tokens.line(k) > line or k == number)
     while start < number and (tokens.texts[start] in ("else", "do") or tokens.condition(start) >= 0):
         opened = tokens.condition(start)
         start = max(start, tokens.partners[opened] if opened >= 0 else start) + 1

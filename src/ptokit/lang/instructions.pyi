@@ -47,9 +47,11 @@ __all__ = [
     "mscatter",
     "tabs",
     "tadd",
+    "taddc",
     "tadddeqrelu",
     "taddreluconv",
     "tadds",
+    "taddsc",
     "tand",
     "tands",
     "taxpy",
@@ -72,6 +74,7 @@ __all__ = [
     "tcolsum",
     "tconcat",
     "tcvt",
+    "tdeinterleave",
     "tdequant",
     "tdiv",
     "tdivs",
@@ -98,6 +101,7 @@ __all__ = [
     "thistogram",
     "tinsert",
     "tinsert_fp",
+    "tinterleave",
     "tload",
     "tlog",
     "tlrelu",
@@ -167,9 +171,11 @@ __all__ = [
     "tstore",
     "tstore_fp",
     "tsub",
+    "tsubc",
     "tsubrelu",
     "tsubreluconv",
     "tsubs",
+    "tsubsc",
     "ttrans",
     "ttri",
     "txor",
@@ -254,6 +260,19 @@ def tadd(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
         wait: events that earlier calls returned, to wait for
     """
 
+def taddc(dst: Tile, src0: Tile, src1: Tile, src2: Tile, *, wait: Wait = None) -> Event:
+    """Add or subtract, and add a tile.
+
+        dst = src0 + src1 + src2    each step is rounded, and integers wrap
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a plain Vec tile of its type and valid region
+        src1: a plain Vec tile of its type and valid region
+        src2: a plain Vec tile of its type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
 def tadddeqrelu(
     dst: Tile,
     src0: Tile,
@@ -297,6 +316,19 @@ def tadds(dst: Tile, src: Tile, scalar: float, *, wait: Wait = None) -> Event:
         dst: destination: a plain Vec tile; its valid region is computed
         src: a Vec tile of the destination's type and valid region
         scalar: a number, held in the destination's type
+        wait: events that earlier calls returned, to wait for
+    """
+
+def taddsc(dst: Tile, src0: Tile, scalar: float, src1: Tile, *, wait: Wait = None) -> Event:
+    """Add or subtract, and add a tile.
+
+        dst = src0 + scalar + src1    each step is rounded, and integers wrap
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a plain Vec tile of its type and valid region
+        scalar: a number, held in the destination's type
+        src1: a plain Vec tile of its type and valid region
         wait: events that earlier calls returned, to wait for
     """
 
@@ -572,6 +604,19 @@ def tcvt(
         saturation: clamp to dst's range or wrap: on | off (default: off for float16 to int16, float16 to int8,
             float16 to uint8, float32 to int16, int32 to int16, int64 to int32; on for the others)
         tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tdeinterleave(dst0: Tile, dst1: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """Take columns of two tiles apart.
+
+        dst0[i, j], dst1[i, j] = src0[i, 2j], src0[i, 2j + 1]    the right halves: the same of src1
+
+    Args:
+        dst0: a plain Vec tile
+        dst1: a plain Vec tile
+        src0: a plain Vec tile of its type and valid region
+        src1: a plain Vec tile of its type and valid region
         wait: events that earlier calls returned, to wait for
     """
 
@@ -946,6 +991,19 @@ def tinsert_fp(
         row: a number: the window's first row
         col: a number: the window's first column
         relu: whether numbers below zero become zero, on the way out of an accumulator: none | relu (default: none)
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tinterleave(dst0: Tile, dst1: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """Put columns of two tiles in turn.
+
+        dst0[i, 2j], dst0[i, 2j + 1] = src0[i, j], src1[i, j]    dst1: the same of the right halves
+
+    Args:
+        dst0: a plain Vec tile
+        dst1: a plain Vec tile
+        src0: a plain Vec tile of its type and valid region
+        src1: a plain Vec tile of its type and valid region
         wait: events that earlier calls returned, to wait for
     """
 
@@ -1949,6 +2007,19 @@ def tsub(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
         wait: events that earlier calls returned, to wait for
     """
 
+def tsubc(dst: Tile, src0: Tile, src1: Tile, src2: Tile, *, wait: Wait = None) -> Event:
+    """Add or subtract, and add a tile.
+
+        dst = src0 - src1 + src2    each step is rounded, and integers wrap
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a plain Vec tile of its type and valid region
+        src1: a plain Vec tile of its type and valid region
+        src2: a plain Vec tile of its type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
 def tsubrelu(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
     """Subtract two tiles, replace negative numbers by zero.
 
@@ -1982,6 +2053,19 @@ def tsubs(dst: Tile, src: Tile, scalar: float, *, wait: Wait = None) -> Event:
         dst: destination: a plain Vec tile; its valid region is computed
         src: a Vec tile of the destination's type and valid region
         scalar: a number, held in the destination's type
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tsubsc(dst: Tile, src0: Tile, scalar: float, src1: Tile, *, wait: Wait = None) -> Event:
+    """Add or subtract, and add a tile.
+
+        dst = src0 - scalar + src1    each step is rounded, and integers wrap
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a plain Vec tile of its type and valid region
+        scalar: a number, held in the destination's type
+        src1: a plain Vec tile of its type and valid region
         wait: events that earlier calls returned, to wait for
     """
 

@@ -49,7 +49,7 @@ from ptokit.lang.tensor import Arguments, is_integer
 from ptokit.machine import MACHINE
 from ptokit.machine.report import MachineOptions, MachineReport, Patch, is_enough
 from ptokit.program.expr import Expr
-from ptokit.program.ir import MOST_BLOCKS, Argument, Float, Integer, Program
+from ptokit.program.ir import CPP, CPP_FFTS, MOST_BLOCKS, Argument, Float, Integer, Program
 from ptokit.program.order import races
 from ptokit.program.repair import Edit, Unpatchable
 from ptokit.progress import task
@@ -148,6 +148,8 @@ class Launchable(ABC):
     targets: tuple[str, ...] = ()
     """The only targets that it is for; empty for any."""
     defined_by: type[Definition] = Definition
+    mode = "manual"
+    """`auto` if ptokit adds its flags."""
 
     @property
     def definition(self) -> Definition:
@@ -333,7 +335,8 @@ class Launcher:
         run = partial(machine.run, storages, arguments.numbers, self.grid, options, certain)
         report = self._writing(arguments, traced, run)
         report = replace(report, findings=(*report.findings, *(each.on(report.target) for each in bounded)))
-        return replace(report, patched=partial(self._patched, arguments, mode, machine.program), pages=_write_page)
+        patched = partial(self._patched, arguments, mode, machine.program, is_part=bool(bounded))
+        return replace(report, patched=patched, pages=_write_page)
 
     def _patched(
         self,
@@ -342,14 +345,35 @@ class Launcher:
         program: Program,
         edits: Sequence[Edit],
         is_right: Callable[[Program], bool],
+        *,
+        is_part: bool,
     ) -> Patch:
-        """Edits in the kernel's source, if its program is then right."""
+        """Edits in the kernel's source, if its program is then right: for both vector cores, else for each its own."""
+        patch = self._patched_once(arguments, mode, program, edits, is_right, is_part=is_part)
+        if patch.refusal and program.form in (CPP, CPP_FFTS) and program.vector_cores > 1:
+            apart = [replace(edit, is_apart=True) for edit in edits]
+            again = self._patched_once(arguments, mode, program, apart, is_right, is_part=is_part)
+            return patch if again.refusal else again
+        return patch
+
+    def _patched_once(
+        self,
+        arguments: Arguments,
+        mode: Mode,
+        program: Program,
+        edits: Sequence[Edit],
+        is_right: Callable[[Program], bool],
+        *,
+        is_part: bool,
+    ) -> Patch:
         try:
             patch = self.kernel.definition.rewritten(program, edits)
             for name, before, after in self.kernel.definition.variants(patch):
                 if not _agrees(before, after, arguments, mode):
                     raise Unpatchable(f"{name} is made of the same lines, and has other needs")
-            if is_right(patch.kernel.trace(arguments, mode).machine(mode).program):
+            traced = patch.kernel.trace(arguments, mode)
+            part = traced.checked_part if is_part else None
+            if is_right((part.traced if part else traced).machine(mode).program):
                 return patch
             why = "the lines concerned are used several times, with different needs"
         except Unpatchable as problem:

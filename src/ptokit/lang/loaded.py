@@ -92,7 +92,7 @@ class TextKernel(ForeignKernel):
         the function that was asked for."""
         super().__init__(program.name, None)
         self.source = source
-        self.program = program
+        self.program, self.mode = program, program.mode
         self._reread = None if program.arch else reread
         given = (a for a in program.arguments if not (isinstance(a, Argument) and a.view_of))
         self.parameters = {argument.name: _kind(argument) for argument in given}

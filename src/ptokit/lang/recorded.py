@@ -236,7 +236,7 @@ class CppKernel(ForeignKernel):
                 self._recorded[False, *content] = made
         found = self._recorded[key]
         if isinstance(found, VerifyError):
-            raise VerifyError(found.findings)
+            raise VerifyError(found.findings, found.grid)
         return found
 
     def uses(self, keywords: Mapping[str, object]) -> dict[str, ArrayUse]:
@@ -271,7 +271,7 @@ class CppKernel(ForeignKernel):
         recording = self._recording(arguments, target)
         found = problem_findings(recording)
         if any(problem.fatal for problem in recording.problems):
-            raise VerifyError(finding.on(target) for finding in found)
+            raise VerifyError((finding.on(target) for finding in found), self._own_grid(recording))
         if not recording.launches:
             message = f"{self.name} launched no kernel"
             fix = "give arguments with which it does, or name another entry"
@@ -282,7 +282,10 @@ class CppKernel(ForeignKernel):
             pairs = zip(recording.launches, kept, strict=True)
             left_out = [_left_out(whole, part).on(target) for whole, part in pairs if whole is not part]
             recording = replace(recording, launches=tuple(kept))
-        programs = [(program_of(recording, launch, self.source.texts), launch) for launch in recording.launches]
+        try:
+            programs = [(program_of(recording, launch, self.source.texts), launch) for launch in recording.launches]
+        except VerifyError as refusal:
+            raise VerifyError(refusal.findings, self._own_grid(recording)) from refusal
         return RecordedLaunches(
             recording,
             tuple(RecordedProgram(sharing(program, arguments.shared()), launch) for program, launch in programs),
@@ -310,8 +313,11 @@ class CppKernel(ForeignKernel):
         recorded = self.for_grid(grid).recorded(arguments, mode, enough=enough)
         made = [(CppLaunch(self, number, recorded), grid) for number, grid in enumerate(recorded.grids)]
         more = (_idle(self.name).on(mode.profile.name),) if enough and recorded.is_idle else ()
-        own = max(recorded.grids) if self.entry.kind == "launch" else None
-        return Launches(made, (*recorded.findings, *more), own)
+        return Launches(made, (*recorded.findings, *more), self._own_grid(recorded.recording))
+
+    def _own_grid(self, recording: Recording) -> int | None:
+        """The number of blocks of the largest launch, if the entry states it itself."""
+        return max((each.grid for each in recording.launches), default=None) if self.entry.kind == "launch" else None
 
     def trace(self, arguments: Arguments, mode: Mode) -> Traced:
         """The program of the first launch."""

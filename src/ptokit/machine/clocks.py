@@ -111,8 +111,11 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
                 yield flag, setter
 
     def held(self) -> list[int]:
-        """How much work of each pipe is in its queue."""
-        return [pipe.pending for pipe in self._pipes.values()]
+        """How much work of each pipe is in its queue, and how often flags between cores are set and waited for: more
+        than they count is too often."""
+        counts = ((each.stamps, each.unknown_waits) for each in self._semaphores.values())
+        ends = (min(len(end), CROSS_MOST + 1) for both in counts for end in both)
+        return [*(pipe.pending for pipe in self._pipes.values()), *ends]
 
     def lags(self) -> list[int]:
         """How far each pipe has gone beyond what each other one knows of it."""

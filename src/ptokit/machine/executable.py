@@ -31,6 +31,7 @@ from ptokit.machine.findings import Findings
 from ptokit.machine.instruction import WatchedFrame, WatchedInstruction
 from ptokit.machine.repairs import repairs
 from ptokit.machine.report import MachineOptions, MachineReport, is_enough, nothing, sampled
+from ptokit.machine.rounds import SharedRounds, without
 from ptokit.machine.session import Session
 from ptokit.machine.shadow import READ
 from ptokit.machine.timeline import Timeline, shown_statements
@@ -40,15 +41,13 @@ from ptokit.program.cores import ends_of, fenced_pipes, own_pipe
 from ptokit.program.expr import BLOCK_NUM, SUBBLOCK_IDX, Var
 from ptokit.program.instr_calls import written_arguments
 from ptokit.program.ir import Assign, Barrier, CrossFlag, Flag, Instr, LoadScalar, Loop, Stmt, TileDecl
-from ptokit.program.periods import RoundGap, gaps
-from ptokit.program.streams import Wait
+from ptokit.program.periods import gaps
+from ptokit.program.streams import CoreStream, Wait
 from ptokit.program.verify_call import judged
 from ptokit.progress import task
 
 MOST_ITERATIONS = 4
 """A loop with n iterations may have up to 4 * (n + 4) under another schedule."""
-PATIENCE = 128
-"""Rounds that a loop may take to do the same in every period, before most others are left out."""
 SHORT = Finding(
     "unmodelled", OPAQUE, "judged without most rounds of a loop: what they do to the pipes is not the same in all",
     fix="to judge everything: --blocks all",
@@ -67,10 +66,18 @@ class _Loop(LoopStep):
         session, outer = frame.session, frame.session.running.moment
         bounds = self.bounds(frame)
         gaps = session.gaps.get(id(self.loop), ()) if frame.adversary is None else ()
-        for round_ in _without(gaps, len(bounds), session):
+        for round_ in without(gaps, len(bounds), session):
             session.running.moment = (*outer, bounds[round_])
             yield bounds[round_]
         session.running.moment = outer
+
+    def rounds(self, frame: WatchedFrame, stream: CoreStream) -> Iterable[int]:  # type: ignore[override]
+        bounds, session = self.bounds(frame), frame.session
+        gaps = session.gaps.get(id(self.loop), ()) if frame.adversary is None and not stream.loops else ()
+        if not gaps:
+            return bounds
+        shared = session.shared_rounds.setdefault(id(self.loop), SharedRounds(self.loop, gaps, len(bounds), session))
+        return (bounds[round_] for round_ in shared.of(stream))
 
     def bounds(self, frame: WatchedFrame) -> range:  # type: ignore[override]
         found = super().bounds(frame)
@@ -80,24 +87,6 @@ class _Loop(LoopStep):
         elif count > MOST_ITERATIONS * (seen.get(id(self), 0) + MOST_ITERATIONS):
             raise RunawayLoop
         return found
-
-
-def _without(gaps: Iterable[RoundGap], count: int, session: Session) -> Iterator[int]:
-    """The rounds of a loop without those in gaps, once two periods before have done the same. Those of a gap count as
-    if they had shown the same findings, too."""
-    begin = 0
-    for gap in gaps:
-        yield from range(begin, at := gap.first - 2 * gap.period)
-        done = [session.progress()]
-        while at < gap.stop and (at < gap.first or not done[-1].is_steady(done[-2], done[-3])):
-            if at >= gap.first + PATIENCE:
-                session.is_short = True
-                break
-            yield from range(at, at := at + gap.period)
-            done.append(session.progress())
-        session.findings.repeat(done[-2].times, (gap.stop - at) // gap.period)
-        begin = gap.stop
-    yield from range(begin, count)
 
 
 class MachineExecutable(Executable):
@@ -169,7 +158,7 @@ class MachineExecutable(Executable):
     ) -> None:
         """Run some blocks under a session."""
         session.running.values = values
-        if is_enough(session.options.blocks) and self._streams is None and not session.options.lanes:
+        if is_enough(session.options.blocks) and not session.options.lanes:
             session.gaps = gaps(self.program, list(blocks))
         self._run_blocks(WatchedFrame(session, tensors, values), blocks)
 
@@ -253,7 +242,7 @@ def _note_address(
         subject = f"{machine.program.name} on {machine.profile.name}"
         used = {spec.loc: Use(address + spec.nbytes, session.memory.static.get(spec.loc, 0))}
         found = memory_findings(subject, used, machine.profile, machine.options.dyn_ub or 0, simt=session.memory.simt)
-        session.report([replace(finding, operand=tile.name) for finding in found], stmt)
+        session.report([finding.at(tile.given.get(address, stmt.where)) for finding in found], stmt)
 
 
 class _WatchedAssign(AssignStep):

@@ -67,6 +67,11 @@ class Findings:
         for entry, before in zip(self._found.values(), since, strict=False):
             entry.times += times * (entry.times - before)
 
+    def make_up(self, since: Sequence[int], shown: Sequence[int], periods: int) -> None:
+        """Count what is shown so often in a period as if it had been shown in all of some periods since some counts."""
+        for entry, before, each in zip(self._found.values(), since, shown, strict=False):
+            entry.times = max(entry.times, before + each * periods)
+
     def _entry(self, finding: Finding) -> _Entry:
         key = (finding.kind or (finding.rule, finding.level), finding.operand, finding.path, finding.expected)
         known = self._found.setdefault(key, _Entry(finding))

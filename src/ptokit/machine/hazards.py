@@ -19,14 +19,14 @@ from ptokit.machine.pipes import Stuck
 from ptokit.machine.shadow import Extent
 from ptokit.machine.site import Site
 from ptokit.program.budget import simt_launch
-from ptokit.program.cores import core_of, ends_of, is_crossing, kind_of, unit_of
+from ptokit.program.cores import core_of, ends_of, is_crossing, kind_of, unit_of, vector_of
 from ptokit.program.expr import interval
 from ptokit.program.handover import endless_finding, expected_hand_over, first_in_source, free_cross_ids, sync_name
 from ptokit.program.ir import Barrier, Branch, CrossFlag, Flag, Loop, Program, Stmt, walk
 from ptokit.program.memory import Path, meeting_block
 from ptokit.program.order import free_ids
 from ptokit.program.repair import Edited, SyncCode
-from ptokit.program.streams import named_wait
+from ptokit.program.streams import named_wait, sets_both
 from ptokit.target import GM_ACCESS, LOAD, VECTOR, Profile
 from ptokit.target.profile import CROSS_IDS, CROSS_MOST, VECTOR_CORE
 
@@ -93,11 +93,16 @@ class Fixes:
         if (core, user) not in self._events:
             self._events[core, user] = free.pop(0) if free else 0
         event = self._events[core, user]
+        if event is not None and not sets_both(self.program, self.profile):
+            event += CROSS_IDS * max(vector_of(core_of(pipe)) for pipe in (first.pipe, then.gate))
         return self._placed(first, then, _across("set", first.pipe, event), _across("wait", then.gate, event))
 
     def _between(self, first: ConflictAccess, then: ConflictAccess) -> tuple[str, str, Loop | None]:
         """After and before which lines two accesses are ordered; and the loop that carries the first to the second."""
-        block, one, other = meeting_block(*(self._source.paths[each.statement] for each in (first, then)))
+        paths = [self._source.paths[each.statement] for each in (first, then)]
+        block, one, other = meeting_block(*paths)
+        if one == other and paths[0] != paths[1] and not self._loop(block):  # two cores are in the arms of a branch
+            return *_lines(*(self._source.statements[path] for path in paths)), None
         after, before = _lines(*(self._source.statements[*block, number] for number in (one, other)))
         return after, before, None if one < other else self._loop(block)
 

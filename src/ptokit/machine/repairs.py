@@ -13,14 +13,16 @@ from itertools import product
 from typing import Any
 
 from ptokit.machine.report import NEEDLESS, ORDER, Patcher, Repair
-from ptokit.machine.trial import Faults, Replay
+from ptokit.machine.trial import MOST_STEPS, Faults, Replay
 from ptokit.program import ir, repair
 from ptokit.program.cores import OTHER, StatementCores
-from ptokit.program.expr import Expr
+from ptokit.program.expr import Expr, apply
 from ptokit.program.instr_calls import access_of, named_operands
 from ptokit.program.ir import CPP, Barrier, Instr, LoadScalar, Program, Stmt, View, transform, walk
 from ptokit.program.memory import Path, statements
 from ptokit.program.order import WAIT, Insertion
+from ptokit.program.streams import is_second, sets_both
+from ptokit.target.profile import CROSS_IDS, VECTOR_CORE
 from ptokit.target.registry import PROFILES
 
 MOST_RUNS = 120
@@ -44,6 +46,9 @@ def repairs(replay: Replay, patched: Patcher, is_ok: bool) -> tuple[Repair, ...]
     the user's source."""
     search = Search(replay, alternates=True)
     first = search.faults(())
+    if first.is_clean and not is_ok and search.is_short:
+        search.lengthen()
+        first = search.faults(())
     if first.is_clean:
         removed = search.needless(first) if is_ok else []
         return tuple(_repair(search, NEEDLESS, repair.in_order(unit), cycles, patched) for unit, cycles in removed)
@@ -56,11 +61,10 @@ def repairs(replay: Replay, patched: Patcher, is_ok: bool) -> tuple[Repair, ...]
 
 def _order(search: Search, first: Faults, patched: Patcher) -> tuple[Repair, ...]:
     """The repair of a faulty launch, if there is one: the smallest that the source can express, else the smallest."""
-    replay, made = search.replay, list[Repair]()
+    made = list[Repair]()
     has_source = not patched((), lambda _: True).refusal
     while len(made) < (MOST_PATCHES if has_source else 1) and (found := search.order(first)):
-        before, after = replay.report().timeline, replay.report(repair.Edited(replay.program, found).program).timeline
-        cycles = after.cycles - before.cycles if before and after else 0.0
+        cycles = search.cycles(found)
         made.append(_repair(search, ORDER, repair.in_order(edit for unit in found for edit in unit), cycles, patched))
         if not made[-1].patch.refusal:
             return (made[-1],)
@@ -69,7 +73,7 @@ def _order(search: Search, first: Faults, patched: Patcher) -> tuple[Repair, ...
 
 
 def _repair(search: Search, kind: str, edits: repair.Unit, cycles: float, patched: Patcher) -> Repair:
-    patch = patched(edits, partial(search.is_right, repair.Edited(search.program, (edits,)).program))
+    patch = patched(edits, partial(search.is_right, edits))
     return Repair(kind, search.replay.target, edits, cycles, search.program.form, patch)
 
 
@@ -78,13 +82,18 @@ class Search:
 
     def __init__(self, replay: Replay, *, alternates: bool) -> None:
         self.replay, self.program, self.profile = replay, replay.program, replay.executable.profile
+        self.both = sets_both(self.program, self.profile)
         self.alternates = alternates
         """Whether event ids may be expressions."""
         self.refused: set[repair.Unit] = set()
         """Repairs that are not wanted."""
         self.blocks: Sequence[int] = range(replay.grid)
+        self.is_short = replay.is_long
+        """Whether loops are tried in part; what is found is run whole."""
+        self._whole: dict[repair.Unit, Faults] = {}
+        """Programs with edits that were run whole, all blocks of them."""
         self._known: dict[repair.Unit, Faults] = {}
-        self._early: dict[tuple[int, ...], int] = {}
+        self._early: dict[tuple[bool | int, ...], int] = {}
         """Flags that the program sets early, in some blocks."""
         self._runs = 0
         self._best: Units | None = None
@@ -96,14 +105,18 @@ class Search:
         key = repair.in_order(edit for unit in units for edit in unit)
         if timed or key not in self._known:
             self._runs += 1
-            self._known[key] = self._run(repair.Edited(self.program, units), self.blocks, timed=timed)
+            edited = repair.Edited(self.program, units)
+            self._known[key] = self._run(edited, self.blocks, timed=timed, is_short=self.is_short)
         return self._known[key]
 
-    def _run(self, edited: repair.Edited, blocks: Sequence[int], *, timed: bool = False) -> Faults:
+    def _run(
+        self, edited: repair.Edited, blocks: Sequence[int], *, timed: bool = False, is_short: bool = False
+    ) -> Faults:
         """The faults of an edited program. Flags that are set early count if there are more of them than before."""
-        found, key = self.replay.faults(edited, blocks, timed=timed), tuple(blocks)
+        most, key = MOST_STEPS if is_short else None, (is_short, *blocks)
+        found = self.replay.faults(edited, blocks, timed=timed, most=most)
         if found.early and key not in self._early:
-            self._early[key] = len(self.replay.faults(repair.Edited(self.program, ()), blocks).early)
+            self._early[key] = len(self.replay.faults(repair.Edited(self.program, ()), blocks, most=most).early)
         if len(found.early) > self._early.get(key, 0):
             found.flags += found.early
         return found
@@ -116,32 +129,46 @@ class Search:
         self._runs = 0
 
     def _confirmed(self, units: Units) -> bool:
-        """Whether all blocks are clean; if not, the search goes on with those that are not."""
-        if len(self.blocks) == self.replay.grid:
+        """Whether all blocks are clean, run whole; if not, the search goes on with those that are not."""
+        if len(self.blocks) == self.replay.grid and not self.is_short:
             return True
-        found = self._run(repair.Edited(self.program, units), range(self.replay.grid))
+        found = self._run_whole(units)
         if not found.is_clean:
             self.blocks = sorted({*self.blocks, *found.blocks[:MOST_BLOCKS]})
-            self._known.clear()
-            self._runs = 0
+            self.lengthen()
         return found.is_clean
 
-    def is_right(self, expected: Program, found: Program) -> bool:
-        """Whether a program is the expected one, or as good: clean, with no more flags, and the same otherwise."""
+    def lengthen(self) -> None:
+        """Go on with whole loops."""
+        self.is_short = False
+        self._known.clear()
+        self._runs = 0
+
+    def _run_whole(self, units: Units) -> Faults:
+        key = repair.in_order(edit for unit in units for edit in unit)
+        if key not in self._whole:
+            self._whole = {key: self._run(repair.Edited(self.program, units), range(self.replay.grid))}
+        return self._whole[key]
+
+    def cycles(self, units: Units) -> float:
+        """How many cycles more a launch takes with edits; of a long one, those of the part that a search runs."""
+        if self.is_short:
+            return self.faults(units, timed=True).cycles - self.faults((), timed=True).cycles
+        edited = repair.Edited(self.program, units).program
+        before, after = self.replay.report().timeline, self.replay.report(edited).timeline
+        return after.cycles - before.cycles if before and after else 0.0
+
+    def is_right(self, edits: repair.Unit, found: Program) -> bool:
+        """Whether a program is that with edits, or as good: clean, with no more flags, and the same otherwise."""
+        edited = repair.Edited(self.program, (edits,))
+        expected = edited.program
         if found == expected:
             return True
         if found.form.startswith(CPP):  # a recording of changed code may be divided into other loops
-            return self._executed(found) == self._executed(expected)
+            ran = self._run(repair.Edited(found, ()), range(self.replay.grid))
+            return _executed(found, ran) == _executed(expected, self._run_whole((edits,)))
         is_alike = _without_flags(found) == _without_flags(expected) and _flags(found) <= _flags(expected)
         return is_alike and self._run(repair.Edited(found, ()), range(self.replay.grid)).is_clean
-
-    def _executed(self, program: Program) -> Counter[str] | None:
-        """How often a program that is clean executes each kind of instruction; None for one that is not clean."""
-        faults = self._run(repair.Edited(program, ()), range(self.replay.grid))
-        count = Counter[str]()
-        for path, stmt in statements(program.body):
-            count[stmt.name if isinstance(stmt, Instr) else ""] += faults.executed[path]
-        return count if faults.is_clean else None
 
     # --- missing order
 
@@ -162,8 +189,8 @@ class Search:
         """For cores that wait for each other: let one of them wait where it needs what the other one wrote."""
         if not any(fault.kind == repair.STUCK for fault in self.faults(()).flags):
             return
-        for unit in postponed(repair.Edited(self.program, ())):
-            if self._best is None and self._executed(repair.Edited(self.program, (unit,)).program) is not None:
+        for unit in postponed(repair.Edited(self.program, ()), both=self.both):
+            if self._best is None and self._run_whole((unit,)).is_clean:
                 self._offer_whole((unit,))
 
     def _start_anew(self) -> None:
@@ -205,12 +232,18 @@ class Search:
             if found.races:
                 after = repair.Edited(self.program, added)
                 ends = ((after.origin(race.first), after.origin(race.then), race) for race in found.races)
-                links = [
-                    repair.link_between(edited, edited.now(first), edited.now(then), race.src, race.dst)
+                races = [
+                    replace(race, first=edited.now(first), then=edited.now(then))
                     for first, then, race in ends
                     if first is not None and then is not None and (race.src != race.dst or race.within)
                 ]
-                added = (*units, *self._missing(edited, links, alternate))
+                links = {race: repair.link_between(edited, race.first, race.then, race.src, race.dst) for race in races}
+                added = (*units, *self._missing(edited, filter(None, links.values()), alternate))
+                apart = [race for race, link in links.items() if link is None]
+                added = (
+                    *added,
+                    *repair.handed_over(edited, repair.Edited(self.program, added).program, self.profile, apart),
+                )
                 found = self.faults(added)
             if found.is_clean:
                 self._offer(added)
@@ -236,7 +269,7 @@ class Search:
         edits = repair.in_order(edit for unit in units for edit in unit)
         if repair.cost(units) >= self._limit or edits in self.refused:
             return
-        if keeps_flows(repair.Edited(self.program, ()), repair.Edited(self.program, units)):
+        if keeps_flows(repair.Edited(self.program, ()), repair.Edited(self.program, units), both=self.both):
             self._best, self._limit = units, repair.cost(units)
 
     # --- needless flags
@@ -261,7 +294,8 @@ class Search:
             return []
         found: list[Search] = []
         for profile in PROFILES.values():
-            if profile.pipes and profile.is_family and profile.name != self.profile.family:
+            is_same = self.program.vector_cores < 2 or sets_both(self.program, profile) == self.both
+            if profile.pipes and profile.is_family and profile.name != self.profile.family and is_same:
                 search = Search(self.replay.on(profile), alternates=False)
                 search.blocks = self.blocks
                 found += [search] if search.faults(()).error is None else []
@@ -315,6 +349,14 @@ class Search:
         )
 
 
+def _executed(program: Program, faults: Faults) -> Counter[str] | None:
+    """How often a program that is clean executes each kind of instruction; None for one that is not clean."""
+    count = Counter[str]()
+    for path, stmt in statements(program.body):
+        count[stmt.name if isinstance(stmt, Instr) else ""] += faults.executed[path]
+    return count if faults.is_clean else None
+
+
 def _flags(program: Program) -> int:
     return sum(isinstance(stmt, repair.Sync) for stmt in walk(program.body))
 
@@ -350,25 +392,26 @@ class Flow:
     read: Path
 
 
-def keeps_flows(before: repair.Edited, after: repair.Edited) -> bool:
-    """Whether all that flags hand over in a program is handed over with edits too. `before` has no edits."""
+def keeps_flows(before: repair.Edited, after: repair.Edited, *, both: bool) -> bool:
+    """Whether all that flags hand over in a program is handed over with edits too. `before` has no edits; `both`: one
+    flag of the cube core is for both vector cores."""
     if not any(isinstance(stmt, ir.CrossFlag) for stmt in before.statements.values()):
         return True
     order = {path: number for number, path in enumerate(after.paths)}
-    links = [(order[one], order[other]) for one, other in _links(after)]
-    for flow in _flows(before):
+    links = [(order[one], order[other]) for one, other in _links(after, both=both)]
+    for flow in _flows(before, both=both):
         write, read = order[after.now(flow.write)], order[after.now(flow.read)]
         if not any(write < one and other < read for one, other in links):
             return False
     return True
 
 
-def postponed(edited: repair.Edited) -> Iterator[repair.Unit]:
+def postponed(edited: repair.Edited, *, both: bool) -> Iterator[repair.Unit]:
     """Waits for the other core, each moved to the first instruction that reads what it hands over."""
     order = {path: number for number, path in enumerate(edited.paths)}
-    for _, wait in _links(edited):
+    for _, wait in _links(edited, both=both):
         stmt, removed = edited.statements[wait], edited.removed(wait)
-        reads = [flow.read for flow in _flows(edited, wait)]
+        reads = [flow.read for flow in _flows(edited, wait, both=both)]
         if removed is not None and reads and isinstance(stmt, ir.CrossFlag):
             *block, number = min(reads, key=order.__getitem__)
             moved = Insertion(tuple(block), number, WAIT, stmt)
@@ -376,26 +419,31 @@ def postponed(edited: repair.Edited) -> Iterator[repair.Unit]:
                 yield removed, edited.inserted(moved)
 
 
-def _links(edited: repair.Edited) -> Iterator[tuple[Path, Path]]:
+def _links(edited: repair.Edited, *, both: bool) -> Iterator[tuple[Path, Path]]:
     """Sets of flags between the cores, and the waits that they belong to: the first to the first, outside of loops."""
-    ends: dict[tuple[str, Expr, str], list[Path]] = defaultdict(list)
-    for path, stmt in edited.statements.items():
-        if isinstance(stmt, ir.CrossFlag):
-            ends[stmt.core, stmt.event, stmt.action].append(path)
-    for (core, event, action), paths in ends.items():
+    flags = {path: stmt for path, stmt in edited.statements.items() if isinstance(stmt, ir.CrossFlag)}
+    ends: dict[tuple[str, Expr, str, int], list[Path]] = defaultdict(list)
+    for path, stmt in flags.items():
+        own = repair.vector_at(edited.statements, path) if stmt.core == VECTOR_CORE.name else None
+        vectors = (int(is_second(stmt)),) if stmt.core != VECTOR_CORE.name and not both else (0, 1)
+        for vector in vectors if own is None else (own,):
+            ends[stmt.core, apply("mod", stmt.event, CROSS_IDS), stmt.action, vector].append(path)
+    found: dict[tuple[Path, Path], None] = {}
+    for (core, event, action, vector), paths in ends.items():
         if action == "set":
-            waits = ends.get((OTHER[core], event, "wait"), [])
+            waits = ends.get((OTHER[core], event, "wait", vector), [])
             in_loops = any(edited.outline.around(path) for path in (*paths, *waits))
-            yield from product(paths, waits) if in_loops else zip(paths, waits, strict=False)
+            found |= dict.fromkeys(product(paths, waits) if in_loops else zip(paths, waits, strict=False))
+    yield from found
 
 
-def _flows(edited: repair.Edited, wait: Path | None = None) -> Iterator[Flow]:
+def _flows(edited: repair.Edited, wait: Path | None = None, *, both: bool) -> Iterator[Flow]:
     """For each flag, or the one of a wait, the last write before its set and the first read after its wait of each
     memory."""
     cores = StatementCores(edited.program)
     order = {path: number for number, path in enumerate(edited.paths)}
     instructions = [(path, stmt) for path, stmt in edited.statements.items() if isinstance(stmt, ir.Instr)]
-    for one, other in _links(edited):
+    for one, other in _links(edited, both=both):
         if wait not in (None, other):
             continue
         core = _core(edited.statements[one])

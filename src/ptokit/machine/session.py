@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from operator import sub
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Storage
@@ -103,6 +104,8 @@ class Progress(NamedTuple):
     """Work in the queues of pipes."""
     lags: Sequence[int]
     """How little pipes know of one another."""
+    ran: Counter[int]
+    """How often each instruction ran, if that is counted."""
 
     def is_steady(self, before: Progress, first: Progress) -> bool:
         """Whether the last two periods did the same: what they found, and how pipes drifted apart."""
@@ -153,6 +156,8 @@ class Session:
         self.lanes = LaneRecorder()
         self.gaps: Mapping[int, Sequence[RoundGap]] = {}
         """Rounds of loops that are not run."""
+        self.shared_rounds: dict[int, Any] = {}
+        """Of the running block: the rounds of each loop that several cores run."""
         self.is_short = False
         """Whether rounds are left out that may not do what those before did."""
         self.iterations: dict[int, int] = {}
@@ -165,6 +170,7 @@ class Session:
     def begin(self, block: int) -> None:
         """A block begins."""
         self.running.number, self.running.moment = block, ()
+        self.shared_rounds.clear()
         self.flags.begin()
         self.accesses.begin()
         self.cache.begin()
@@ -179,7 +185,11 @@ class Session:
 
     def progress(self) -> Progress:
         """How far the block has come."""
-        return Progress(self.findings.times(), self.clocks.held(), self.clocks.lags())
+        return Progress(self.findings.times(), self.clocks.held(), self.clocks.lags(), Counter())
+
+    def repeat(self, before: Progress, times: int) -> None:
+        """Count what the block has done since as if it had done it so many times more."""
+        self.findings.repeat(before.times, times)
 
     def _forget_block(self) -> None:
         """Forget what the running block has done to on-chip memory."""

@@ -15,9 +15,10 @@ from ptokit.machine.access_checks import AccessChecks, FlagChecks
 from ptokit.machine.ends import MemoryAccess, RunningBlock
 from ptokit.machine.memories import Global, spans_of
 from ptokit.machine.report import MachineOptions
-from ptokit.machine.session import Session
+from ptokit.machine.session import Progress, Session
 from ptokit.machine.shadow import Earlier
 from ptokit.machine.site import Executed, Site
+from ptokit.program.clip import clipped
 from ptokit.program.cores import kind_pipe, own_event
 from ptokit.program.expr import BLOCK_NUM, SUBBLOCK_IDX, Var
 from ptokit.program.instr_calls import written_arguments
@@ -26,6 +27,8 @@ from ptokit.program.memory import Path
 from ptokit.program.repair import DOUBLED, EARLY, LEFT, OPEN, OVERFLOW, STUCK, Edited, FlagFault, Pairs, Race
 from ptokit.target import Profile
 
+MOST_STEPS = 600
+"""Steps of a block that a search runs first: some periods of its loops."""
 ALIGNMENT = 64
 """Copies of arrays keep their addresses modulo this."""
 
@@ -96,6 +99,11 @@ class Replay:
         """The name of its target."""
         return self.executable.profile.name
 
+    @property
+    def is_long(self) -> bool:
+        """Whether a search runs a part of its loops first."""
+        return clipped(self.program, MOST_STEPS)[0] is not self.program
+
     def on(self, profile: Profile) -> Replay:
         """The same launch on another target."""
         executable = type(self.executable)(self.program, profile, self.executable.options)
@@ -114,13 +122,14 @@ class Replay:
         tensors, self._tensors = self.tensors(), {}
         return made.run(tensors, self.integers, self.grid, replace(self.options, seed=None), self.known)
 
-    def faults(self, edited: Edited, blocks: Sequence[int], *, timed: bool = False) -> Faults:
-        """The faults of order in some blocks of an edited program."""
+    def faults(self, edited: Edited, blocks: Sequence[int], *, timed: bool = False, most: int | None = None) -> Faults:
+        """The faults of order in some blocks of an edited program; with `most`, of about so many steps of each."""
         executable, tensors = self.executable, self.tensors()
-        made = type(executable)(edited.program, executable.profile, executable.options)
+        program = edited.program if most is None else clipped(edited.program, most)[0]
+        made = type(executable)(program, executable.profile, executable.options)
         checks = ("order", "time") if timed else ("order",)
         options = replace(self.options, checks=checks, seed=None, lanes=False, poison=False, consequences=True)
-        session = TrialSession(edited.program, executable.profile, options, tensors, written_arguments(self.program))
+        session = TrialSession(program, executable.profile, options, tensors, written_arguments(self.program))
         try:
             made.observe(session, tensors, {**self.integers, BLOCK_NUM: self.grid, SUBBLOCK_IDX: 0}, blocks)
         except (VerifyError, OutOfBoundsError) as problem:
@@ -307,6 +316,13 @@ class TrialSession(Session):
             self.seen.mark()
         self._most |= self._ran
         self._ran.clear()
+
+    def progress(self) -> Progress:
+        return super().progress()._replace(ran=self._ran.copy())
+
+    def repeat(self, before: Progress, times: int) -> None:
+        super().repeat(before, times)
+        self._ran += Counter({number: times * (count - before.ran[number]) for number, count in self._ran.items()})
 
     def observe(self, executed: Executed, site: Site) -> None:
         self._ran[executed.number] += 1

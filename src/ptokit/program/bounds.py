@@ -239,12 +239,20 @@ def _iterations(loop: ir.Loop, reach: Reach) -> Mapping[Var, Array] | None:
     if first is None or last is None or reach.possible is None:
         return None
     trips: Array = np.maximum(0, -((first - last) // loop.step))
+    known = reach.possible
+    if trips.size > 1 and trips.sum() > MOST_TRIED and _is_constant(first) and _is_constant(trips):
+        first, trips = first[:1], trips[:1]  # too many of all: what differs around the loop counts as not known
+        known = {var: values[:1] for var, values in known.items() if _is_constant(values)}
     if trips.max(initial=0) > MOST_TRIED or trips.sum() > MOST_TRIED:
         return None
     before: Array = np.cumsum(trips) - trips
     number: Array = np.arange(int(trips.sum())) - np.repeat(before, trips)
-    outer = {var: np.repeat(values, trips) for var, values in reach.possible.items()}
+    outer = {var: np.repeat(values, trips) for var, values in known.items()}
     return {**outer, loop.var: np.repeat(first, trips) + number * loop.step}
+
+
+def _is_constant(values: Array) -> bool:
+    return bool((values == values[0]).all())
 
 
 def inside_branch(branch: ir.Branch, reach: Reach, *, holds: bool) -> Reach:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ptokit.finding import Finding, Fix, Level, at_line
+from ptokit.isa.opaque import PUSHES
 from ptokit.program.cores import (
     CORES,
     StatementCores,
@@ -40,7 +41,7 @@ def check_cores(program: Program, profile: Profile, options: Options, grid: int 
         return
     level = "hazard" if options.header else "error"
     by_core, moves = _first_tiles(program, profile)
-    if len(by_core) < 2:
+    if len(by_core) < 2 or any(instr.name in PUSHES for instr in program.instructions):
         return
     if program.mode == "auto":
         is_handed, found = moves or _meet(program, profile), list[Finding]()  # auto mode hands over itself

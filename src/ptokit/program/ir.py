@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
@@ -160,6 +160,8 @@ class TileDecl:
     family: int | None = field(default=None, kw_only=True)
     """Tiles of one family are views of the same memory: the author says so, and may use one after the other. One of
     `ANY_FAMILY` is a view of whatever lies there."""
+    given: Mapping[int, Where | None] = field(default_factory=dict[int, Where | None], compare=False, kw_only=True)
+    """The places that gave it an address, by the address, if they are not all `where`."""
     where: Where | None = _place()
 
 

@@ -172,7 +172,7 @@ class _Orderer:
     def insertions(self, more: Sequence[Link]) -> list[tuple[Insertion, ...]]:
         """What each link adds; `more` are links that are added to those found, needed or not."""
         fences, links = [link for link in more if link.src == link.dst], self._settled([])
-        flags = (link for link in more if link not in links and link not in fences)
+        flags = dict.fromkeys(link for link in more if link not in links and link not in fences)
         links, events = self._numbered(self._repeatable([*links, *flags]))
         return [
             tuple(Insertion(*slot, end.rank, self._statement(end, events)) for slot, end in self._ends(link))

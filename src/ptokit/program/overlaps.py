@@ -60,6 +60,10 @@ class PlacedTile:
         """The line of the statement."""
         return self.stmt.where
 
+    def where_at(self, start: int) -> Where | None:
+        """The line that gave the tile this address."""
+        return self.tile.given.get(start, self.stmt.where)
+
     @cached_property
     def distinct(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """The addresses, each once."""

@@ -8,7 +8,7 @@ later statement may meet in global memory what the rounds in the gap do, or if v
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import lcm, prod
 from typing import Any, NamedTuple
 
@@ -17,12 +17,14 @@ import numpy as np
 from ptokit.isa.opaque import GRID_BARRIERS
 from ptokit.program import ir
 from ptokit.program.cores import is_crossing
-from ptokit.program.expr import BLOCK_IDX, Expr, Var, evaluate_arrays, variables
+from ptokit.program.expr import BLOCK_IDX, SUBBLOCK_IDX, Expr, Var, evaluate_arrays, variables
 from ptokit.program.instr_calls import written_arguments
 
 WARM_UP = 34
 """Rounds that repeat before a gap: more than flags between cores count."""
 MOST_PERIOD = 32
+NEAR = 4
+"""How many rounds apart two cores of a loop may touch the same blocks of an array."""
 MOST_POINTS = 1 << 23
 """Accesses of a statement that are looked at."""
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -38,10 +40,17 @@ class RoundGap(NamedTuple):
 
 @dataclass
 class _Inside:
-    """Where a statement is: the loops around it, and the blocks that run it."""
+    """Where a statement is: the loops around it, and the blocks that run it, once for each vector core."""
 
     loops: tuple[ir.Loop, ...]
     blocks: Ints
+    vectors: Ints
+    meets: bool = True
+    """Whether all cores of a block come to it, so that they may leave out rounds together."""
+
+    def within(self, loop: ir.Loop) -> _Inside:
+        """Inside of a loop."""
+        return replace(self, loops=(*self.loops, loop))
 
 
 class _Unknown(Exception):
@@ -58,15 +67,16 @@ class _Search:
     def block(self, body: ir.Block, inside: _Inside) -> None:
         for stmt in body:
             if isinstance(stmt, ir.Loop):
-                within = _Inside((*inside.loops, stmt), inside.blocks)
+                within = inside.within(stmt)
                 self.gaps[id(stmt)], self.loops[id(stmt)] = self._gaps(stmt, within), stmt
                 self.block(stmt.body, within)
             elif isinstance(stmt, ir.Branch):
-                holds = self._values(stmt.condition, _Inside((), inside.blocks)) != 0
+                holds = self._values(stmt.condition, replace(inside, loops=())) != 0
+                meets = inside.meets and SUBBLOCK_IDX not in variables(stmt.condition)
                 for arm, chosen in ((stmt.then, holds), (stmt.otherwise, ~holds)):
-                    blocks = inside.blocks[np.broadcast_to(chosen, inside.blocks.shape)]
-                    if len(blocks):
-                        self.block(arm, _Inside(inside.loops, blocks))
+                    own = np.broadcast_to(chosen, inside.blocks.shape)
+                    if own.any():
+                        self.block(arm, _Inside(inside.loops, inside.blocks[own], inside.vectors[own], meets))
             elif isinstance(stmt, ir.Instr):
                 self.views += [(operand, inside) for operand in stmt.operands if isinstance(operand, ir.View)]
 
@@ -75,7 +85,10 @@ class _Search:
         return evaluate_arrays(expr, _axes(inside, variables(expr)))
 
     def _gaps(self, loop: ir.Loop, inside: _Inside) -> list[RoundGap]:
-        """The rounds of a loop that repeat, with the first period that any of them have."""
+        """The rounds of a loop that repeat, with the first period that any of them have. Cores that meet leave them out
+        together, in an outer loop that all come to."""
+        if any(map(is_crossing, ir.walk(loop.body))) and not (inside.meets and len(inside.loops) == 1):
+            return []
         count, axis = len(_range(loop)), len(inside.loops)
         exprs = list(_repeating(loop.body, inside))
         copies = lcm(
@@ -105,14 +118,24 @@ class _Search:
                 by_array.setdefault(array, []).append((view, inside))
         for uses in by_array.values():
             for number, loop in self.loops.items():
-                own = [(view, inside) for view, inside in uses if any(each is loop for each in inside.loops)]
-                self.gaps[number] = [gap for gap in self.gaps[number] if self._moves_on(gap, loop, own)]
+                own = self._of_loop(uses, loop)
+                self.gaps[number] = [gap for gap in self.gaps[number] if len(self._steps(gap, loop, own)) < 2]
         gapped = [number for number, gaps in self.gaps.items() if gaps]
-        if gapped and not all(self._apart(uses, gapped) for uses in by_array.values()):
+        moving = [uses for uses in by_array.values() if not all(self._stays(uses, number) for number in gapped)]
+        if gapped and not all(self._apart(uses, gapped) for uses in moving):
             self.gaps.clear()
 
-    def _moves_on(self, gap: RoundGap, loop: ir.Loop, uses: Sequence[tuple[ir.View, _Inside]]) -> bool:
-        """Whether all blocks of an array that a loop uses move on by one number of elements in a period."""
+    def _of_loop(self, uses: Sequence[tuple[ir.View, _Inside]], loop: ir.Loop) -> list[tuple[ir.View, _Inside]]:
+        return [(view, inside) for view, inside in uses if any(each is loop for each in inside.loops)]
+
+    def _stays(self, uses: Sequence[tuple[ir.View, _Inside]], number: int) -> bool:
+        """Whether a loop uses the same blocks of an array in every period, as it does those of on-chip memory."""
+        loop = self.loops[number]
+        own = self._of_loop(uses, loop)
+        return all(self._steps(gap, loop, own) <= {0} for gap in self.gaps[number])
+
+    def _steps(self, gap: RoundGap, loop: ir.Loop, uses: Sequence[tuple[ir.View, _Inside]]) -> set[int]:
+        """By how many elements the blocks of an array that a loop uses move on in a period."""
         steps: set[int] = set()
         for view, inside in uses:
             axis = 1 + next(k for k, each in enumerate(inside.loops) if each is loop)
@@ -123,7 +146,7 @@ class _Search:
             rows = np.moveaxis(at, axis, 0)
             moved = rows[gap.first : gap.stop] - rows[gap.first - gap.period : gap.stop - gap.period]
             steps.update((int(moved.min()), int(moved.max())))
-        return len(steps) < 2
+        return steps
 
     def _position(self, view: ir.View, inside: _Inside) -> Ints:
         """The first element of a block in its array, in bytes."""
@@ -134,7 +157,8 @@ class _Search:
         return total * argument.dtype.size
 
     def _apart(self, uses: Sequence[tuple[ir.View, _Inside]], gapped: Sequence[int]) -> bool:
-        """Whether blocks of an array that overlap belong to the same rounds of loops with gaps."""
+        """Whether blocks of an array that overlap belong to the same rounds of loops with gaps, to rounds that are run,
+        or to near rounds of a loop in which cores meet."""
         boxes = [
             self._boxes(view, inside, gapped, flat=len({view.argument for view, _ in uses}) > 1)
             for view, inside in uses
@@ -143,10 +167,22 @@ class _Search:
         cells = np.zeros(len(starts), np.int64)
         for dim in range(starts.shape[1]):
             cells = _joined(cells, _clusters(starts[:, dim], ends[:, dim]))
-        label = np.zeros(len(starts), np.int64)
-        for column in range(labels.shape[1]):
-            label = _joined(label, np.unique(labels[:, column], return_inverse=True)[1].reshape(-1))
-        return int(_joined(cells, label).max()) == int(cells.max())
+        order = np.argsort(cells, kind="stable")
+        edges = np.flatnonzero(np.diff(cells[order], prepend=-1))
+        least, most = (each.reduceat(labels[order], edges, axis=0) for each in (np.minimum, np.maximum))
+        is_mixed = (least != most).any(axis=1)
+        for column, number in enumerate(gapped):
+            rounds, is_left_out = labels[order, column], np.zeros(len(starts), np.bool_)
+            for gap in self.gaps[number]:
+                is_left_out |= (rounds >= gap.first) & (rounds < gap.stop)
+            is_apart = is_mixed & np.logical_or.reduceat(is_left_out, edges)
+            if any(map(is_crossing, ir.walk(self.loops[number].body))):
+                alone = (np.delete(least, column, axis=1) == np.delete(most, column, axis=1)).all(axis=1)
+                near = (least[:, column] >= 0) & (most[:, column] - least[:, column] <= NEAR)
+                is_apart &= ~(alone & near)
+            if is_apart.any():
+                return False
+        return True
 
     def _boxes(self, view: ir.View, inside: _Inside, gapped: Sequence[int], *, flat: bool) -> tuple[Ints, Ints, Ints]:
         """The blocks of an array that a statement uses, in its dims, or as bytes: starts, ends, and the rounds."""
@@ -181,14 +217,16 @@ class _Search:
 
 def gaps(program: ir.Program, blocks: Sequence[int]) -> dict[int, list[RoundGap]]:
     """The gaps of each loop of a program, by its `id`, if only findings are asked for."""
-    if program.form not in (ir.CPP, ir.CPP_FFTS) or program.vector_cores > 1 or not len(blocks):
+    if program.form not in (ir.CPP, ir.CPP_FFTS) or not len(blocks):
         return {}
     if any(_needs_all(stmt, program) for stmt in ir.walk(program.body)) or _is_shared(program):
         return {}
     search = _Search(program)
     try:
         with np.errstate(all="ignore"):
-            search.block(program.body, _Inside((), np.array(blocks, np.int64)))
+            vectors = np.arange(program.vector_cores)
+            own = np.repeat(np.array(blocks, np.int64), len(vectors))
+            search.block(program.body, _Inside((), own, np.tile(vectors, len(blocks))))
             search.keep_apart()
     except (_Unknown, KeyError, OverflowError):
         return {}
@@ -200,8 +238,8 @@ def _is_shared(program: ir.Program) -> bool:
 
 
 def _needs_all(stmt: ir.Stmt, program: ir.Program) -> bool:
-    """Whether what a statement does depends on values, or on all that other cores and blocks did before."""
-    if is_crossing(stmt) or isinstance(stmt, ir.LoadScalar):
+    """Whether what a statement does depends on values, or on all that other blocks did before."""
+    if isinstance(stmt, ir.LoadScalar):
         return True
     if not isinstance(stmt, ir.Instr):
         return False
@@ -221,7 +259,7 @@ def _repeating(body: ir.Block, inside: _Inside) -> Iterator[tuple[Expr, _Inside]
         else:
             yield from ((expr, inside) for expr in ir.expressions(stmt))
         if isinstance(stmt, ir.Loop):
-            yield from _repeating(stmt.body, _Inside((*inside.loops, stmt), inside.blocks))
+            yield from _repeating(stmt.body, inside.within(stmt))
         else:
             for inner in ir.children(stmt):
                 yield from _repeating(inner, inside)
@@ -240,11 +278,11 @@ def _range(loop: ir.Loop) -> range:
 def _axes(inside: _Inside, used: frozenset[Var]) -> Mapping[Var, Ints]:
     """The values of variables, each along an axis of its own."""
     count = 1 + len(inside.loops)
-    values = {BLOCK_IDX: inside.blocks}
-    axes = {BLOCK_IDX: 0}
+    values = {BLOCK_IDX: inside.blocks, SUBBLOCK_IDX: inside.vectors}
+    axes = {BLOCK_IDX: 0, SUBBLOCK_IDX: 0}
     for k, loop in enumerate(inside.loops):
         values[loop.var], axes[loop.var] = np.array(_range(loop), np.int64), k + 1
-    if prod(len(values[var]) for var in used) > MOST_POINTS:
+    if prod({axes[var]: len(values[var]) for var in used}.values()) > MOST_POINTS:
         raise _Unknown
     return {var: values[var].reshape([-1 if dim == axes[var] else 1 for dim in range(count)]) for var in used}
 

@@ -286,11 +286,12 @@ def _last_tiles(program: ir.Program, loc: TileType, grid: int | None) -> tuple[s
     placed.sort(key=lambda each: (each[0].stop, each[0].start), reverse=True)
     names = dict[tuple[int, int], str]()
     for span, each in placed:
-        at = f", line {each.where.line}" if each.where else ""
+        where = each.where_at(span.start)
+        at = f", line {where.line}" if where else ""
         names.setdefault((span.start, span.stop), f"{each.tile.name} ({span.start:#x}..{span.stop:#x}{at})")
     shown = [*names.values()]
     more = f" and {len(shown) - MOST_TILES} more" if len(shown) > MOST_TILES else ""
-    return f"from the end down: {', '.join(shown[:MOST_TILES])}{more}", placed[0][1].where
+    return f"from the end down: {', '.join(shown[:MOST_TILES])}{more}", placed[0][1].where_at(placed[0][0].start)
 
 
 def _bytes_of_copies(tile: ir.TileDecl) -> int:
@@ -308,7 +309,7 @@ def check_addresses(program: ir.Program, profile: Profile, _options: Options, gr
     for placed in placed_tiles(program, grid):
         for span in placed.spans:
             for finding in verify_address(replace(placed.tile.spec, addr=span.start), profile.name):
-                yield finding.at(placed.where)
+                yield finding.at(placed.where_at(span.start))
     if program.mode == "manual":
         free = unbound(program)
         yield from _used_without_address(program.body, {tile.name for tile in free})

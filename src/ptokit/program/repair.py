@@ -6,17 +6,20 @@ The search for a repair is in `machine/repairs.py`: it tries these edits on the 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeGuard
 
 from ptokit.finding import CodePart, Where
 from ptokit.isa.kernel import Pair
 from ptokit.program import ir, order
-from ptokit.program.cores import OTHER, StatementCores, core_of, ends_of, owners, stated_core, unit_of
-from ptokit.program.expr import apply, evaluate, interval, variables
+from ptokit.program.cores import OTHER, StatementCores, busy_pipes, core_of, ends_of, owners, stated_core, unit_of
+from ptokit.program.expr import SUBBLOCK_IDX, apply, evaluate, interval, substitute, variables
 from ptokit.program.memory import Outline, Path, meeting_block, statements
+from ptokit.program.streams import sets_both
 from ptokit.target import SCALAR, Profile
+from ptokit.target.profile import CROSS_IDS, VECTOR_CORE
 
 
 class Unpatchable(Exception):
@@ -29,6 +32,8 @@ BARRIER_COST = 10
 """A barrier counts as much as this many flags: it stops all pipes."""
 MOST_COPIES = 8
 """The most buffers that iterations of a loop alternate between."""
+MOST_PLACES = 4
+"""Places at which a flag of one vector core is tried on the other."""
 
 AnyFlag = ir.Flag | ir.CrossFlag
 Sync = AnyFlag | ir.Barrier
@@ -120,6 +125,8 @@ class Edit:
     """The order of insertions at one place."""
     anchor: ir.Stmt | None = field(default=None, compare=False, repr=False)
     """The statement at `at`."""
+    is_apart: bool = field(default=False, compare=False)
+    """Whether it is for one vector core only, where the source is the same for both."""
 
     @property
     def where(self) -> Where | None:
@@ -261,15 +268,56 @@ def missing_order(edited: Edited, profile: Profile, more: Iterable[order.Link], 
     return [tuple(map(edited.inserted, each)) for each in order.missing(program, profile, more)]
 
 
-def link_between(edited: Edited, first: Path, then: Path, src: str, dst: str) -> order.Link:
+def vector_at(stmts: Mapping[Path, ir.Stmt], path: Path) -> int | None:
+    """The vector core that comes to a statement, if only one does."""
+    found = vector_arm(stmts, path)
+    return found[1] if found else None
+
+
+def vector_arm(stmts: Mapping[Path, ir.Stmt], path: Path) -> tuple[int, int] | None:
+    """The branch around a statement that only one vector core takes: the length of its path, and which core that is."""
+    for size in range(1, len(path), 2):
+        branch = stmts[path[:size]]
+        if isinstance(branch, ir.Branch) and variables(branch.condition) == frozenset((SUBBLOCK_IDX,)):
+            holds = [bool(evaluate(branch.condition, {SUBBLOCK_IDX: vector})) for vector in (0, 1)]
+            if sum(holds) == 1:
+                return size, holds.index(path[size] == 0)
+    return None
+
+
+def link_between(edited: Edited, first: Path, then: Path, src: str, dst: str) -> order.Link | None:
     """A flag between two statements, from pipe to pipe; without a loop around, from the first in the text. From a pipe
-    to itself it is a barrier."""
+    to itself it is a barrier. None between the arms of a branch, which two cores of a block take."""
     block, one, other = meeting_block(first, then)
+    if one == other and len(block) + 1 < len(first) and not edited.outline.around(block):
+        return None
     if src == dst:
         return order.Link(src, dst, block, one + 1, other, events=0)
     if other <= one and not edited.outline.around(block):
         return order.Link(dst, src, block, other + 1, one)
     return order.Link(src, dst, block, one + 1, other)
+
+
+def handed_over(edited: Edited, program: ir.Program, profile: Profile, races: Iterable[Race]) -> list[Unit]:
+    """Flags between the cores for races whose ends only one vector core, or the cube core, comes to; with ids that
+    `program` does not use."""
+    found: list[Unit] = []
+    free, both = order.free_ids(program, profile), sets_both(program, profile)
+    for race in races:
+        ids, cores = free[core_of(race.src), ""], (core_of(race.src), core_of(race.dst))
+        own = [vector_at(edited.statements, path) for path in (race.first, race.then)]
+        if cores[0] == cores[1] or not ids or None in own:
+            continue
+        second = own[cores.index(VECTOR_CORE.name)] != 0 and not both
+        event = ids.pop(0)
+        ends = ("set", race.first, race.src, 1, order.SET), ("wait", race.then, race.dst, 0, order.WAIT)
+        unit = list[Edit]()
+        for action, path, pipe, side, rank in ends:
+            own_event = event + CROSS_IDS * (second and core_of(pipe) != VECTOR_CORE.name)
+            flag = ir.CrossFlag(action, core_of(pipe), unit_of(pipe), own_event)
+            unit += edited.added(path[:-1], (path[-1] + side, rank, flag))
+        found.append(tuple(unit))
+    return found
 
 
 def with_copies(program: ir.Program) -> ir.Program:
@@ -356,7 +404,7 @@ def cures(
         return
     if fault.kind in (STUCK, LEFT):
         possible = (Race(a.path, b.path, a.pipe, b.gate) for a, b in order.races(edited.program, profile))
-        found = _unpaired(edited, faults, fault, stmt, dict.fromkeys((*seen, *possible)))
+        found = _unpaired(edited, profile, faults, fault, stmt, dict.fromkeys((*seen, *possible)))
     else:
         found = _paired(edited, profile, fault, stmt, pairs)
     for unit in found:
@@ -372,22 +420,31 @@ def _is_computed(edit: Edit | None) -> bool:
 
 
 def _unpaired(
-    edited: Edited, faults: Iterable[FlagFault], fault: FlagFault, stmt: AnyFlag, known: Iterable[Race]
+    edited: Edited,
+    profile: Profile,
+    faults: Iterable[FlagFault],
+    fault: FlagFault,
+    stmt: AnyFlag,
+    known: Iterable[Race],
 ) -> Iterator[Maybe]:
-    """For a wait without a set, or a set without a wait: use the id of one that lacks this, add the other one outside
-    the loop, remove it, or add the other one where it orders something."""
+    """For a wait without a set, or a set without a wait: do on one vector core what the other does, use the id of one
+    that lacks this, add the other one outside the loop, remove it, or add the other one where it orders something."""
     is_wait = fault.kind == STUCK
     partners = {path: each for path, each in edited.statements.items() if _are_ends(each, stmt)}
+    for path, each in partners.items():
+        yield from _mirrored(edited, profile, path, each) if _is_same_number(each, stmt) else ()
     for lacking in faults:
         mate = partners.get(lacking.path)
-        if lacking.kind in (STUCK, LEFT) and mate and mate.event != stmt.event:
-            yield (edited.replaced(fault.path, replace(stmt, event=mate.event)),)
+        if lacking.kind in (STUCK, LEFT) and mate and not _is_same_number(mate, stmt):
+            event = apply("mod", mate.event, CROSS_IDS) if stmt.core == VECTOR_CORE.name else mate.event
+            yield (edited.replaced(fault.path, replace(stmt, event=event)),)
     same = {path: each for path, each in partners.items() if isinstance(stmt, ir.Flag) or _may_meet(each, stmt)}
-    others = _other_ends(edited, stmt, [*same.values()])
+    pipes, ends_of_flag = _other_pipes(edited, stmt, same.values()), partial(_other_ends, edited, profile)
     for loop in _loops_around(edited, fault.path, [*same]):
         *block, number = loop
         at, rank = (number, order.PRIME) if is_wait else (number + 1, order.DRAIN)
-        yield edited.added(tuple(block), *((at, rank, replace(others[0], event=event)) for event in fault.events))
+        for ends in zip(*(ends_of_flag(replace(stmt, event=event), pipes[0]) for event in fault.events), strict=True):
+            yield edited.added(tuple(block), *((at, rank, end) for each in ends for end in each))
     yield (edited.removed(fault.path),)
     for race in _either_way(known) if isinstance(stmt, ir.CrossFlag) else known:
         if _orders(stmt, race):
@@ -395,13 +452,55 @@ def _unpaired(
             block, mine, theirs = meeting_block(fault.path, mate)
             fits = isinstance(stmt.event, int) or len(block) + 1 == len(fault.path)
             follows = theirs < mine if is_wait else mine < theirs
+            if mine == theirs:  # in the arms of two cores
+                *inside, theirs = mate
+                block = tuple(inside)
             if fits and (follows or isinstance(stmt, ir.CrossFlag) or edited.outline.around(block)):
                 at, rank = (theirs + 1, order.SET) if is_wait else (theirs, order.WAIT)
-                yield edited.added(block, (at, rank, _other_end(stmt, unit_of(pipe))))
+                for ends in ends_of_flag(stmt, unit_of(pipe)):
+                    yield edited.added(block, *((at, rank, end) for end in ends))
     *block, number = fault.path
     at, rank = (number, order.WAIT) if is_wait else (number + 1, order.SET)
-    for other in others:
-        yield edited.added(tuple(block), (at, rank, other))
+    for ends in (ends for pipe in pipes for ends in ends_of_flag(stmt, pipe)):
+        yield edited.added(tuple(block), *((at, rank, end) for end in ends))
+
+
+def _is_same_number(one: AnyFlag, other: AnyFlag) -> bool:
+    """Whether two flags have one id; between the cores, with whichever vector core."""
+    return apply("mod", one.event, CROSS_IDS) == apply("mod", other.event, CROSS_IDS)
+
+
+def _mirrored(edited: Edited, profile: Profile, path: Path, stmt: AnyFlag) -> Iterator[Maybe]:
+    """A statement of one vector core for the other one too: where that does the same, or uses the same pipe."""
+    found = vector_arm(edited.statements, path)
+    if found is None or not isinstance(stmt, ir.CrossFlag) or stmt.core != VECTOR_CORE.name:
+        return
+    arm, side = (*path[: found[0]], 1 - path[found[0]]), int(stmt.action == "set")
+    rank = order.SET if side else order.WAIT
+    other = {at: each for at, each in edited.statements.items() if at[: len(arm)] == arm}
+    *block, number = path
+    beside = [*range(number - 1, -1, -1)] if side else [*range(number + 1, len(edited.statements))]
+    siblings = [edited.statements[*block, at] for at in beside if (*block, at) in edited.statements]
+    pipe = f"{stmt.core}.{stmt.pipe}"
+    users = [each for each in siblings if _uses(each, pipe, edited.program, profile)]
+    places = [{each.where} for each in users[:1] or siblings]
+    twins = next(
+        filter(None, ([to for to, each in other.items() if each.where in some] for some in places)), list[Path]()
+    )
+    alone = [[to] for to, each in other.items() if _uses(each, pipe, edited.program, profile)]
+    for chosen in [twins] if twins else (alone[::-1] if side else alone)[:MOST_PLACES]:
+        ends = [(to, (to[-1] + side, rank, _moved(edited, stmt, path, to))) for to in chosen]
+        yield tuple(edit for to, end in ends for edit in edited.added(to[:-1], end))
+
+
+def _uses(stmt: ir.Stmt, pipe: str, program: ir.Program, profile: Profile) -> bool:
+    return isinstance(stmt, ir.Instr) and pipe in busy_pipes(program, stmt, profile)
+
+
+def _moved(edited: Edited, stmt: AnyFlag, path: Path, to: Path) -> AnyFlag:
+    """A flag in other loops: an event id that they count."""
+    loops = [[edited.outline.loops[body].var for body in edited.outline.around(at)] for at in (path, to)]
+    return replace(stmt, event=substitute(stmt.event, dict(zip(*loops, strict=False))), where=None)
 
 
 def _either_way(known: Iterable[Race]) -> Iterator[Race]:
@@ -423,20 +522,26 @@ def _may_meet(one: AnyFlag, other: AnyFlag) -> bool:
     return low <= most and least <= high
 
 
-def _other_end(stmt: AnyFlag, pipe: str) -> AnyFlag:
-    """The wait of a set, or the set of a wait; between the cores, on a pipe of the other core."""
+def _other_ends(edited: Edited, profile: Profile, stmt: AnyFlag, pipe: str) -> list[tuple[AnyFlag, ...]]:
+    """The wait of a set, or the set of a wait; between the cores, on a pipe of the other core: with the first vector
+    core, the second, or both."""
     action = "set" if stmt.action == "wait" else "wait"
     if isinstance(stmt, ir.Flag):
-        return replace(stmt, action=action, where=None)
-    return ir.CrossFlag(action, OTHER[stmt.core], pipe, stmt.event)
+        return [(replace(stmt, action=action, where=None),)]
+    made = ir.CrossFlag(action, OTHER[stmt.core], pipe, stmt.event)
+    if edited.program.vector_cores < 2 or sets_both(edited.program, profile):
+        return [(made,)]
+    if made.core == VECTOR_CORE.name:
+        return [(replace(made, event=apply("mod", stmt.event, CROSS_IDS)),)]
+    second = replace(made, event=apply("add", stmt.event, CROSS_IDS))
+    return [(made,), (second,), (made, second)]
 
 
-def _other_ends(edited: Edited, stmt: AnyFlag, partners: Iterable[ir.Stmt]) -> list[AnyFlag]:
-    """The ends that may belong to one: between the cores, on the pipes of `partners`, then of other flags."""
+def _other_pipes(edited: Edited, stmt: AnyFlag, partners: Iterable[ir.Stmt]) -> list[str]:
+    """The pipes of the ends that may belong to one: between the cores, those of `partners`, then of other flags."""
     statements = [*partners, *edited.statements.values()]
     flags = [each for each in statements if isinstance(each, ir.CrossFlag) and isinstance(stmt, ir.CrossFlag)]
-    pipes = [each.pipe for each in flags if each.core != stmt.core]  # type: ignore[union-attr]
-    return [*dict.fromkeys(_other_end(stmt, pipe) for pipe in (*pipes, SCALAR))]
+    return [*dict.fromkeys((*(each.pipe for each in flags if each.core != stmt.core), SCALAR))]
 
 
 def _orders(stmt: AnyFlag, race: Race) -> bool:

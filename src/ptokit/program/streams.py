@@ -208,10 +208,7 @@ class Streams:
     @cached_property
     def sets_both(self) -> bool:
         """Whether the cube core sets the flags of both vector cores by one call, and waits for both."""
-        headers = self._profile.headers
-        if headers is not None and headers.cross is not None:
-            return headers.cross.both_vectors
-        return not any(isinstance(stmt, ir.CrossFlag) and is_second(stmt) for stmt in ir.walk(self.program.body))
+        return sets_both(self.program, self._profile)
 
     def run(self, values: Mapping[Var, int], actor: Actor) -> bool:
         """Run all statements of a block; whether they ran in the order of the text."""
@@ -244,6 +241,13 @@ class Streams:
     def is_set_by(self, key: Key) -> bool:
         """Whether some statement may set a flag."""
         return any(_may_be(stmt, key) for stmt in self._sets)
+
+
+def sets_both(program: ir.Program, profile: Profile) -> bool:
+    """Whether the cube core sets the flags of both vector cores by one call, and waits for both."""
+    if profile.headers is not None and profile.headers.cross is not None:
+        return profile.headers.cross.both_vectors
+    return not any(isinstance(stmt, ir.CrossFlag) and is_second(stmt) for stmt in ir.walk(program.body))
 
 
 def is_second(flag: ir.CrossFlag) -> bool:

@@ -455,11 +455,13 @@ def accumulator_to_l1(call: Issued) -> Iterator[ByteAccess]:
 
 def product(call: Issued) -> Iterator[ByteAccess]:
     """A matrix product: rows, depth and columns are padded to fractals. The last two arguments say that a bias comes
-    instead of the accumulator, or zero."""
+    instead of the accumulator, or zero. A single row lies in one piece, of whole fractals (TMatmul.hpp:48,
+    tests/npu/a2a3, tmatmul_kernel.cpp:351)."""
     target, left, right, m, k, n = call.given[:6]
     unit = BLOCK // call.sizes[1]
+    row = -(-k * call.sizes[1] // FRACTAL) * FRACTAL if m == 1 else 0
     m, n, k = -(-m // 16) * 16, -(-n // 16) * 16, -(-k // unit) * unit
-    yield ByteAccess("read", merged([left], m * k * call.sizes[1]))
+    yield ByteAccess("read", merged([left], row or m * k * call.sizes[1]))
     yield ByteAccess("read", merged([right], k * n * call.sizes[2]))
     yield from bias(call, n)
     if not any(call.given[-2:]):

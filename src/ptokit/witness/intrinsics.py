@@ -48,7 +48,7 @@ REGISTERS = """
     set_fmatrix set_fmatrix_b set_l3d_rpt set_padding set_quant_pre set_fpc set_deqscale
     set_atomic_add set_atomic_none set_atomic_f32 set_atomic_f16 set_atomic_bf16 set_atomic_s32 set_atomic_s16
     set_atomic_s8 set_st_atomic_cfg set_ffts_base_addr set_mov_pad_val
-    set_channel_para set_task_cookie get_vms4_sr get_rsvd_cnt get_imm preload dsb dcci"""
+    set_channel_para set_task_cookie get_vms4_sr get_rsvd_cnt preload dsb dcci"""
 """Functions that set or read registers, and move no data."""
 
 TABLE: dict[str, Intrinsic] = {

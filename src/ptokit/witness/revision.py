@@ -15,11 +15,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from ptokit.target import families_in_cpp
 from ptokit.witness.effects import Observed
 from ptokit.witness.headers import INSTRUCTION, Checkout
 
 FOLDER = Path(__file__).parent / "revisions"
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|(\"(?:\\.|[^\"\\\n])*\")", re.DOTALL)
+TOKEN = re.compile(r"\"(?:\\.|[^\"\\\n])*\"|\w+|[^\w\s]")
 INCLUDED = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([\w./-]+)[>\"]", re.MULTILINE)
 ASSERTION = re.compile(r"\b(?:static_assert|PTO_(?:STATIC_)?ASSERT)\s*\(")
 MOST_ASSERTED = 4096
@@ -28,8 +30,13 @@ Digests = dict[str, list[str]]
 
 
 def digest(text: str) -> str:
-    """A text without its comments and its layout, in short."""
-    return sha256(" ".join(COMMENT.sub(lambda match: match[1] or " ", text).split()).encode()).hexdigest()[:12]
+    """A text without its comments and its layout, in short. Strings that follow each other are one."""
+    plain = COMMENT.sub(lambda match: match[1] or " ", text)
+    return _short(" ".join(TOKEN.findall(plain)).replace('" "', ""))
+
+
+def _short(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
@@ -48,15 +55,22 @@ class Assertion:
 
 @dataclass(frozen=True)
 class HeaderFacts:
-    """What the headers of a checkout state."""
+    """What the headers of a checkout state, but for those of other families and of the cost model."""
 
     checkout: Checkout
+
+    @cached_property
+    def texts(self) -> dict[str, str]:
+        """The headers by their include path."""
+        others = "|".join(families_in_cpp())
+        left_out = re.compile(rf"pto/(costmodel|npu/(?!({others})/)\w+)/")
+        return {name: text for name, text in self.checkout.texts.items() if not left_out.match(name)}
 
     @cached_property
     def signatures(self) -> dict[str, list[str]]:
         """The forms of each public instruction, in the order of the headers."""
         found: dict[str, list[str]] = {}
-        for text in self.checkout.texts.values():
+        for text in self.texts.values():
             for match in INSTRUCTION.finditer(text):
                 if match["name"]:
                     start = text.rfind("template", 0, match.start())
@@ -67,22 +81,22 @@ class HeaderFacts:
     @cached_property
     def assertions(self) -> list[Assertion]:
         """All assertions, with their places."""
-        return [each for header, text in self.checkout.texts.items() for each in _assertions(header, text)]
+        return [each for header, text in self.texts.items() for each in _assertions(header, text)]
 
     def closure(self, header: str) -> set[str]:
         """A header, and all that it includes."""
         found, left = set[str](), [header]
         while left:
             name = left.pop()
-            if name not in found and name in self.checkout.texts:
+            if name not in found and name in self.texts:
                 found.add(name)
-                left += (_resolved(name, path) for path in INCLUDED.findall(self.checkout.texts[name]))
+                left += (_resolved(name, path) for path in INCLUDED.findall(self.texts[name]))
         return found
 
     def implementing(self, family: str) -> dict[str, set[str]]:
         """The headers in which a family's functions of each instruction are, with what these include."""
         found: dict[str, set[str]] = {}
-        for header, text in self.checkout.texts.items():
+        for header, text in self.texts.items():
             if f"/npu/{family}/" in header:
                 for name in re.findall(r"\b(?:PTO_INTERNAL|PTO_INST)\b[^;{}()]*?\b([A-Z][A-Z0-9_]+)_IMPL\s*\(", text):
                     found.setdefault(name, set()).update(self.closure(header))
@@ -95,7 +109,7 @@ class HeaderFacts:
             asserted.setdefault(each.header, []).append(each.digest)
         return {
             "instructions": {name: sorted(map(digest, texts)) for name, texts in sorted(self.signatures.items())},
-            "headers": {name: digest(text) for name, text in sorted(self.checkout.texts.items())},
+            "headers": {name: digest(text) for name, text in sorted(self.texts.items())},
             "assertions": {name: sorted(digests) for name, digests in sorted(asserted.items())},
         }
 
@@ -184,7 +198,7 @@ def _in_short(calls: Sequence[Observed]) -> tuple[str, str, str]:
     return (
         _joined(call.pipes for call in calls),
         _joined(_flags(call) for call in calls),
-        digest(repr([*map(_touched, calls)])),
+        _short(repr([*map(_touched, calls)])),
     )
 
 

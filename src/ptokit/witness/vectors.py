@@ -480,12 +480,16 @@ LEFT, RIGHT, SCALES = 2, 3, 5
 
 def product(call: Issued) -> Iterator[ByteAccess]:
     """A matrix product: rows, depth and columns are padded to fractals. The last two arguments say that a bias comes
-    instead of the accumulator, or zero."""
+    instead of the accumulator, or zero. Where it is a product with a row, that lies in one piece, of whole fractals
+    (TMatmul.hpp:26, 36)."""
     target, left, right, m, k, n = call.given[:6]
+    is_row = m == 1 and call.given[7] == 0
     m, n = -(-m // 16) * 16, -(-n // 16) * 16
     for place, at, lines in ((1, left, m), (2, right, n)):
         unit = 64 if call.sizes[place] == IS_PAIR else BLOCK // size(call, place)
-        yield ByteAccess("read", merged([at], -(-k // unit) * BLOCK * lines))
+        steps = -(-k // unit)
+        blocks = -(-steps // 16) * 16 if is_row and place == 1 else steps * lines
+        yield ByteAccess("read", merged([at], blocks * BLOCK))
     yield from bias(call, n)
     if not any(call.given[-2:]):
         yield ByteAccess("read", merged([target], m * n * size(call, 0)))

@@ -1,28 +1,13 @@
 // A5: a product goes from the cube core into UB: to one vector core, or a half of its rows or columns to each.
 #include <pto/common/fifo.hpp>
-#include <pto/pto-inst.hpp>
-using namespace pto;
+#include "../kernels/cores.hpp"
 
 constexpr int M = 32, K = 16, N = 64;
-template <typename T, int ROWS, int COLS, int PITCH = COLS>
-using Matrix = GlobalTensor<T, Shape<1, 1, 1, ROWS, COLS>, Stride<ROWS * PITCH, ROWS * PITCH, ROWS * PITCH, PITCH, 1>>;
-template <int ROWS, int COLS>
-using Mat = Tile<TileType::Mat, half, ROWS, COLS, BLayout::ColMajor, ROWS, COLS, SLayout::RowMajor, 512>;
 using Acc = TileAcc<float, M, N>;
-#if defined(__DAV_CUBE__)
-constexpr bool kOnCube = true;
-#else
-constexpr bool kOnCube = false;
-#endif
-
-AICORE inline void order(pipe_t from, pipe_t to) {
-  set_flag(from, to, EVENT_ID0);
-  wait_flag(from, to, EVENT_ID0);
-}
 
 AICORE inline void product(Acc& acc, __gm__ half* a, __gm__ half* b) {
-  Mat<M, K> one;
-  Mat<K, N> other;
+  MatTile<half, M, K> one;
+  MatTile<half, K, N> other;
   TileLeft<half, M, K> left;
   TileRight<half, K, N> right;
   TASSIGN(one, 0x0);
@@ -33,17 +18,17 @@ AICORE inline void product(Acc& acc, __gm__ half* a, __gm__ half* b) {
   Matrix<half, K, N> bGlobal(b);
   TLOAD(one, aGlobal);
   TLOAD(other, bGlobal);
-  order(PIPE_MTE2, PIPE_MTE1);
+  Handshake<PIPE_MTE2, PIPE_MTE1>();
   TMOV(left, one);
   TMOV(right, other);
-  order(PIPE_MTE1, PIPE_M);
+  Handshake<PIPE_MTE1, PIPE_M>();
   TMATMUL(acc, left, right);
-  order(PIPE_M, PIPE_FIX);
+  Handshake<PIPE_M, PIPE_FIX>();
 }
 
 template <AccToVecMode MODE, int ROWS, int COLS>
 AICORE inline void moved(__gm__ float* out, __gm__ half* a, __gm__ half* b) {
-  using Part = Tile<TileType::Vec, float, ROWS, COLS>;
+  using Part = VecTile<float, ROWS, COLS>;
   Part part;
   TASSIGN(part, 0x400);
   if constexpr (kOnCube) {
@@ -67,7 +52,7 @@ template <TileSplitAxis PUSH, TileSplitAxis POP, bool SPENT = false>
 AICORE inline void pushed(__gm__ float* out, __gm__ half* a, __gm__ half* b, int tiles) {
   constexpr int ROWS = POP == TileSplitAxis::TILE_UP_DOWN ? M / 2 : M;
   constexpr int COLS = POP == TileSplitAxis::TILE_LEFT_RIGHT ? N / 2 : N;
-  using Part = Tile<TileType::Vec, float, ROWS, COLS>;
+  using Part = VecTile<float, ROWS, COLS>;
   using Ring = TPipe<0, Direction::DIR_C2V, M * N * 4, 2, 2, PUSH == TileSplitAxis::TILE_NO_SPLIT>;
   Ring ring(nullptr, 0x0, 0x0);
   if constexpr (kOnCube) {
@@ -88,10 +73,10 @@ AICORE inline void pushed(__gm__ float* out, __gm__ half* a, __gm__ half* b, int
       TPOP<Ring, Part, POP>(ring, popped);  // pop
       TADDS(sum, popped, 1.0f);  // read
       TFREE<Ring, POP>(ring);
-      order(PIPE_V, PIPE_MTE3);
+      Handshake<PIPE_V, PIPE_MTE3>();
       Matrix<float, ROWS, COLS, N> to(out + i * M * N + core * (ROWS < M ? ROWS * N : COLS));
       TSTORE(to, sum);
-      order(PIPE_MTE3, PIPE_V);
+      Handshake<PIPE_MTE3, PIPE_V>();
     }
     if constexpr (SPENT) ring.cons.template free<POP>();
   }

@@ -47,6 +47,34 @@ ON_THREE(fused)
 ON_THREE(rectified)
 ON_THREE(subtracted)
 
+extern "C" __global__ AICORE void three(__gm__ float *out, __gm__ float *x, __gm__ float *y)
+{
+    Block<float, 4, 16> c(out, 0), a(x, 0x1000), b(y, 0x2000);
+    c.load();
+    a.load();
+    b.load();
+    loaded();
+    TADDC(a.tile, a.tile, b.tile, c.tile);
+    TSUBSC(c.tile, a.tile, 0.5f, b.tile);
+    computed();
+    c.store();
+}
+
+#define IN_TURN(NAME, CALL)                                                                                        \
+    extern "C" __global__ AICORE void NAME(__gm__ float *first, __gm__ float *second, __gm__ float *x, __gm__ float *y) \
+    {                                                                                                              \
+        Block<float, 4, 16> d0(first, 0), d1(second, 0x1000), a(x, 0x2000), b(y, 0x3000);                          \
+        a.load();                                                                                                  \
+        b.load();                                                                                                  \
+        loaded();                                                                                                  \
+        CALL(d1.tile, d0.tile, b.tile, a.tile);                                                                    \
+        computed();                                                                                                \
+        d0.store();                                                                                                \
+        d1.store();                                                                                                \
+    }
+IN_TURN(in_turn, TINTERLEAVE)
+IN_TURN(apart, TDEINTERLEAVE)
+
 extern "C" __global__ AICORE void converted(__gm__ half *out, __gm__ float *x, __gm__ float *y)
 {
     Block<half, 4, 16> dst(out, 0);

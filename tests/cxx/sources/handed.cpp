@@ -1,27 +1,10 @@
 // Memory that one call hands to another: accumulators by unit flags, parts of wider rows, parts of slots.
-#include <pto/pto-inst.hpp>
-using namespace pto;
+#include "../kernels/cores.hpp"
 
 constexpr int kSize = 16;
-template <typename T, int ROWS, int COLS, int STRIDE = COLS>
-using Rows = GlobalTensor<T, Shape<1, 1, 1, ROWS, COLS>, Stride<ROWS * STRIDE, ROWS * STRIDE, ROWS * STRIDE, STRIDE, 1>>;
-template <typename T, int ROWS, int COLS>
-using InL1 = Tile<TileType::Mat, T, ROWS, COLS, BLayout::ColMajor, ROWS, COLS, SLayout::RowMajor, 512>;
-
-template <pipe_t FROM, pipe_t TO>
-AICORE inline void hand_over() {
-    set_flag(FROM, TO, EVENT_ID0);
-    wait_flag(FROM, TO, EVENT_ID0);
-}
-
-#ifdef __DAV_CUBE__
-constexpr bool kOnCube = true;
-#else
-constexpr bool kOnCube = false;
-#endif
 
 struct Operands {
-    InL1<half, kSize, kSize> one, other;
+    MatTile<half, kSize, kSize> one, other;
     TileLeft<half, kSize, kSize> left;
     TileRight<half, kSize, kSize> right;
     TileAcc<float, kSize, kSize> sum;
@@ -40,18 +23,18 @@ __global__ AICORE void by_unit_flags(__gm__ float* out, __gm__ half* a, __gm__ h
     if (!kOnCube) return;
     Operands at;
     for (int i = 0; i < 4; ++i) {
-        Rows<half, kSize, kSize> a_rows(a + i * kSize * kSize), b_rows(b);
-        Rows<float, kSize, kSize> to(out + i * kSize * kSize);
+        Matrix<half, kSize, kSize> a_rows(a + i * kSize * kSize), b_rows(b);
+        Matrix<float, kSize, kSize> to(out + i * kSize * kSize);
         TLOAD(at.one, a_rows);
         TLOAD(at.other, b_rows);
-        hand_over<PIPE_MTE2, PIPE_MTE1>();
+        Handshake<PIPE_MTE2, PIPE_MTE1>();
         TMOV(at.left, at.one);
         TMOV(at.right, at.other);
-        hand_over<PIPE_MTE1, PIPE_MTE2>();
-        hand_over<PIPE_MTE1, PIPE_M>();
+        Handshake<PIPE_MTE1, PIPE_MTE2>();
+        Handshake<PIPE_MTE1, PIPE_M>();
         TMATMUL<AccPhase::Partial>(at.sum, at.left, at.right);
         TMATMUL_ACC<AccPhase::Final>(at.sum, at.sum, at.left, at.right);
-        hand_over<PIPE_M, PIPE_MTE1>();
+        Handshake<PIPE_M, PIPE_MTE1>();
         TSTORE<PHASE>(to, at.sum);
     }
 }
@@ -67,18 +50,18 @@ extern "C" void no_phase(float* out, half* a, half* b, void* stream) {
 template <int HALVES>
 __global__ AICORE void in_halves(__gm__ float* out, __gm__ float* x) {
     if (kOnCube) return;
-    Tile<TileType::Vec, float, 8, 32> whole;
+    VecTile<float, 8, 32> whole;
     TASSIGN(whole, 0x400);
     for (int half = 0; half < HALVES; ++half) {
-        Tile<TileType::Vec, float, 8, 32, BLayout::RowMajor, 8, 16> part;
+        VecTile<float, 8, 32, 8, 16> part;
         TASSIGN(part, 0x400 + half * 16 * sizeof(float));
-        Rows<float, 8, 16> from(x + half * 8 * 16);
+        Matrix<float, 8, 16> from(x + half * 8 * 16);
         TLOAD(part, from);
     }
-    hand_over<PIPE_MTE2, PIPE_V>();
+    Handshake<PIPE_MTE2, PIPE_V>();
     TADDS(whole, whole, 1.0f);
-    hand_over<PIPE_V, PIPE_MTE3>();
-    Rows<float, 8, 32> to(out);
+    Handshake<PIPE_V, PIPE_MTE3>();
+    Matrix<float, 8, 32> to(out);
     TSTORE(to, whole);
 }
 
@@ -89,15 +72,15 @@ extern "C" void one_half(float* out, float* x, void* stream) { in_halves<1><<<1,
 template <int AT, int COLS>
 __global__ AICORE void in_rows(__gm__ float* out, __gm__ float* x) {
     if (kOnCube) return;
-    Tile<TileType::Vec, float, 8, 32, BLayout::RowMajor, 8, COLS> whole;
-    Tile<TileType::Vec, float, 4, 32, BLayout::RowMajor, 4, 16> part;
+    VecTile<float, 8, 32, 8, COLS> whole;
+    VecTile<float, 4, 32, 4, 16> part;
     TASSIGN(whole, 0x400);
     TASSIGN(part, 0x400 + AT);
-    Rows<float, 8, COLS> from(x), to(out);
-    Rows<float, 4, 16> other(x);
+    Matrix<float, 8, COLS> from(x), to(out);
+    Matrix<float, 4, 16> other(x);
     TLOAD(whole, from);
     TLOAD(part, other);
-    hand_over<PIPE_MTE2, PIPE_MTE3>();
+    Handshake<PIPE_MTE2, PIPE_MTE3>();
     TSTORE(to, whole);
 }
 
@@ -108,18 +91,18 @@ extern "C" void half_across(float* out, float* x, void* stream) { in_rows<64, 24
 // A load leaves padding in a tile in which a tile of another type begins, which is used no more.
 __global__ AICORE void over_the_dead(__gm__ float* out, __gm__ float* x, __gm__ half* y) {
     if (kOnCube) return;
-    Tile<TileType::Vec, half, 4, 16> dead;
-    Tile<TileType::Vec, float, 8, 32, BLayout::RowMajor, 8, 16> part;
-    Tile<TileType::Vec, float, 8, 32> whole;
+    VecTile<half, 4, 16> dead;
+    VecTile<float, 8, 32, 8, 16> part;
+    VecTile<float, 8, 32> whole;
     TASSIGN(dead, 0x440);
     TASSIGN(part, 0x400);
     TASSIGN(whole, 0x400);
-    Rows<half, 4, 16> before(y);
-    Rows<float, 8, 16> from(x);
-    Rows<float, 8, 32> to(out);
+    Matrix<half, 4, 16> before(y);
+    Matrix<float, 8, 16> from(x);
+    Matrix<float, 8, 32> to(out);
     TLOAD(dead, before);
     TLOAD(part, from);
-    hand_over<PIPE_MTE2, PIPE_MTE3>();
+    Handshake<PIPE_MTE2, PIPE_MTE3>();
     TSTORE(to, whole);
 }
 
@@ -131,7 +114,7 @@ __global__ AICORE void to_the_cube(__gm__ float* out, __gm__ half* a, __gm__ hal
     constexpr TileSplitAxis split = ROWS == kSize ? TileSplitAxis::TILE_NO_SPLIT : TileSplitAxis::TILE_UP_DOWN;
     using Ring = TPipe<0, Direction::DIR_V2C, sizeof(half) * ROWS * kSize, 2, 2, ROWS == kSize>;
     using Pushed = Tile<TileType::Vec, half, kSize, kSize, BLayout::ColMajor, kSize, kSize, SLayout::RowMajor, 512>;
-    using Popped = InL1<half, ROWS, kSize>;
+    using Popped = MatTile<half, ROWS, kSize>;
     Ring ring((__gm__ void*)nullptr, 0x0, 0x0);
     if constexpr (kOnCube) {
         Operands at;
@@ -139,18 +122,18 @@ __global__ AICORE void to_the_cube(__gm__ float* out, __gm__ half* a, __gm__ hal
         TileAcc<float, ROWS, kSize> sum;
         TASSIGN(left, 0x0);
         TASSIGN(sum, 0x0);
-        Rows<half, kSize, kSize> b_rows(b);
-        Rows<float, ROWS, kSize> to(out);
+        Matrix<half, kSize, kSize> b_rows(b);
+        Matrix<float, ROWS, kSize> to(out);
         Popped popped;
         TLOAD(at.other, b_rows);
-        hand_over<PIPE_MTE2, PIPE_MTE1>();
+        Handshake<PIPE_MTE2, PIPE_MTE1>();
         TPOP<Ring, Popped, split>(ring, popped);
         TMOV(left, popped);
         TFREE<Ring, split>(ring);
         TMOV(at.right, at.other);
-        hand_over<PIPE_MTE1, PIPE_M>();
+        Handshake<PIPE_MTE1, PIPE_M>();
         TMATMUL(sum, left, at.right);
-        hand_over<PIPE_M, PIPE_FIX>();
+        Handshake<PIPE_M, PIPE_FIX>();
         TSTORE(to, sum);
     } else {
         if (split == TileSplitAxis::TILE_NO_SPLIT && get_subblockid() != 0) {
@@ -160,7 +143,7 @@ __global__ AICORE void to_the_cube(__gm__ float* out, __gm__ half* a, __gm__ hal
         TASSIGN(part, 0x0);
         GlobalTensor<half, Shape<1, 1, 1, 16, 16>, Stride<256, 256, 256, 16, 1>, Layout::NZ> from(a);
         TLOAD(part, from);
-        hand_over<PIPE_MTE2, PIPE_MTE3>();
+        Handshake<PIPE_MTE2, PIPE_MTE3>();
         TPUSH<Ring, Pushed, split>(ring, part);
     }
 }
@@ -176,11 +159,11 @@ extern "C" void pushed_by_two(float* out, half* a, half* b, void* stream) {
 __global__ AICORE void in_windows(__gm__ float* out, __gm__ float* x) {
     if (kOnCube) return;
     using Window = GlobalTensor<float, Shape<1, 1, 2, 4, 8>, Stride<4096, 4096, 64, 8, 1>>;
-    Tile<TileType::Vec, float, 8, 8> part;
+    VecTile<float, 8, 8> part;
     TASSIGN(part, 0x0);
-    Rows<float, 8, 8> from(x);
+    Matrix<float, 8, 8> from(x);
     TLOAD(part, from);
-    hand_over<PIPE_MTE2, PIPE_MTE3>();
+    Handshake<PIPE_MTE2, PIPE_MTE3>();
     for (int i = 0; i < 3; ++i) {
         Window to(out + i * i * 40);
         TSTORE(to, part);
@@ -193,17 +176,17 @@ extern "C" void windows(float* out, float* x, void* stream) { in_windows<<<1, nu
 __global__ AICORE void both_at_once(__gm__ half* a, __gm__ half* b) {
     if (!kOnCube) return;
     Operands at;
-    Tile<TileType::Vec, float, kSize, kSize, BLayout::RowMajor, kSize / 2, kSize> half_of_it;
+    VecTile<float, kSize, kSize, kSize / 2, kSize> half_of_it;
     TASSIGN(half_of_it, 0x0);
-    Rows<half, kSize, kSize> a_rows(a), b_rows(b);
+    Matrix<half, kSize, kSize> a_rows(a), b_rows(b);
     TLOAD(at.one, a_rows);
     TLOAD(at.other, b_rows);
-    hand_over<PIPE_MTE2, PIPE_MTE1>();
+    Handshake<PIPE_MTE2, PIPE_MTE1>();
     TMOV(at.left, at.one);
     TMOV(at.right, at.other);
-    hand_over<PIPE_MTE1, PIPE_M>();
+    Handshake<PIPE_MTE1, PIPE_M>();
     TMATMUL(at.sum, at.left, at.right);
-    hand_over<PIPE_M, PIPE_FIX>();
+    Handshake<PIPE_M, PIPE_FIX>();
     TINSERT<decltype(half_of_it), decltype(at.sum), AccToVecMode::DualModeSplitM>(half_of_it, at.sum, 0, 0);
 }
 

@@ -36,7 +36,7 @@ def reversed_in_pieces() -> IrSource:
     module = IrModule(EMULATED)
     code = module.kernel("turn", [(PTR, "numbers"), (I64, "count")])
     numbers, count = code.arguments[:2]
-    with code.spread(0, count >> 6) as run:
+    with code.spread(count >> 6) as run:
         for backwards in (False, True):
             with code.phase(), code.share(0, code.i64(64)) as k:
                 there = code.at(numbers, (run * 64 + k) * 8)

@@ -26,7 +26,7 @@ from ptokit.engine.llvm.program.stage import ENTRY
 from ptokit.engine.native.program.executable import NativeExecutable
 from ptokit.lang.launch import mode_of
 from tests.engine.cuda.emulated import EmulatedDevice
-from tests.examples.test_gallery import Entry, every_launch, rng
+from tests.examples.test_gallery import Entry, launch_of_each, rng
 
 GRID = 3
 WAITS = re.compile("wgmma|GMMA")
@@ -95,7 +95,7 @@ def test_what_the_assembler_says_of_products_is_an_error(
     assert (said in complaint("", 90, tmp_path)) is is_complaint
 
 
-@every_launch
+@launch_of_each(1)
 def test_the_gallery_is_assembled_and_functions_with_barriers_are_convergent(
     entry: Entry, target: str, tmp_path: Path
 ) -> None:

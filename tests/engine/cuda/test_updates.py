@@ -83,7 +83,10 @@ def test_columns_of_a_thread_are_aligned_in_all_memories(kind: str) -> None:
 # --- Updates of several tables against loops
 
 RULES = ("store", "sgd", "adagrad", "rowwise_adagrad")
-TABLES = [(40, 16, "sum"), (9, 4, "weights"), (70, 32, "max"), (33, 16, "sum"), (2, 4, "weights"), (50, 64, "sum")]
+TABLES = [
+    *((40, 16, "sum"), (9, 4, "weights"), (70, 32, "max"), (33, 16, "sum"), (2, 4, "weights"), (50, 64, "sum")),
+    *((25, 6, "max"), (12, 1, "sum")),
+]
 """Rows, width and mode: a launch for a GPU takes the tables of one mode together, in this order."""
 PADDING, BAGS = 1, 7
 LR, EPS, DECAY = np.float32(0.5), np.float32(0.125), np.float32(0.25)

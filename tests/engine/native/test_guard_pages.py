@@ -17,7 +17,7 @@ guard = pytest.importorskip("tests.engine.native.guard", exc_type=ImportError)
 
 FUZZ = os.environ.get("PTOKIT_FUZZ")
 RUNS = 8 if FUZZ else 1
-LAUNCHES = 6250 if FUZZ else 200
+LAUNCHES = 6250 if FUZZ else 120
 """Of each run: 50,000 in all when fuzzing."""
 SHAPES = 150 if FUZZ else 30
 

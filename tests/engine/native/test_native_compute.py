@@ -509,6 +509,7 @@ def test_an_addend_may_be_the_result() -> None:
 INTERPRETED = {
     "sort32", "merge", "quant", "rem", "fmod", "pow", "fixpipe", "matmul_mx", "unspecified", "axpyrelu", "subrelu",
     "addreluconv", "subreluconv", "adddeqrelu", "placemax", "placemin", "histogram", "img2col",
+    "addc", "subc", "powers_ocp", "powers_nv", "scaled_ocp", "scaled_nv",
 }  # fmt: skip
 """Operations that are left to the interpreter."""
 

@@ -163,7 +163,8 @@ COMPUTED = [each for each in TYPES if computes(each)]
 @pytest.mark.parametrize(("kind", "combine", "width"), all_pairs(COMPUTED, ARITHMETIC, (1, 37, 64), one_in=3), ids=str)
 def test_arithmetic_is_that_of_the_reference(kind: DType, combine: Combine, width: int) -> None:
     case = Case(kind, values(kind, (90, width)), values(kind, (700, width), 1), named(700, 90), combine=combine)
-    case.check((1, 2), WAYS)
+    turn = COMPUTED.index(kind) + ARITHMETIC.index(combine)
+    case.check((1, 2), WAYS if FULL else WAYS[turn % 2 :: 2])
 
 
 @pytest.mark.parametrize("name", ["float32", "float64"])
@@ -189,7 +190,7 @@ POLICIES = (Remap.CLAMP, Remap.WRAP, Remap.ZERO, Remap.SKIP)
 def test_policies_take_any_index(kind: str, remap: Remap, count: int) -> None:
     indices = np.resize(np.array(HOSTILE[kind], kind), count)
     f4 = dtype("float32")
-    for width in (1, 5):
+    for width in (1, 5) if FULL else ((1, 5)[(POLICIES.index(remap) + count) % 2],):
         table, other = values(f4, (7, width)), values(f4, (count, width), 1)
         Case(f4, table, other, indices, remap, side=Side.SRC).check()
         for combine in (Combine.STORE, Combine.ADD):
@@ -407,7 +408,7 @@ def misaligned(array: Array, rng: np.random.Generator) -> Array:
     return view
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(8 if FULL else 4))
 def test_every_processor_gives_the_same_bits(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(seed)
     monkeypatch.setattr(host, "HOST", PROCESSOR)

@@ -91,17 +91,17 @@ class BagCode:
         for k, step in code.strips(length, self.kind.at_once):
             self._add(total, lanes, first + k, step, column, count)
         at = bag * self.kind.width + column
-        found, lane = total.get(), lanes.get()
+        result, lane = total.get(), lanes.get()
         if self.is_sum:
             if self.kind.mean:
-                found = self._mean(found, length if self.counted is None else self.counted.get())
-            code.store(self._end(found), code.at(given.out, at * size), self._aligned(size, count))
+                result = self._mean(result, length if self.counted is None else self.counted.get())
+            code.store(self._end(result), code.at(given.out, at * size), self._aligned(size, count))
             return
         if self.is_quick:
-            found = narrow(code, self.kind.dtype, widen(code, self.kind.dtype, found))  # of NaNs, the quiet one
+            result = narrow(code, self.kind.dtype, widen(code, self.kind.dtype, result))  # of NaNs, the quiet one
         is_empty = lane.compare("eq", none)  # untracked lanes are one number: the last lane that counts
-        found = code.select(is_empty, code.constant(found.type, 0), found)
-        code.store(found, code.at(given.out, at * size), self._aligned(size, count))
+        result = code.select(is_empty, code.constant(result.type, 0), result)
+        code.store(result, code.at(given.out, at * size), self._aligned(size, count))
         if self.kind.tracked:
             code.store(lane, code.at(given.winners, at * 4), self._aligned(4, count))
 

@@ -566,9 +566,9 @@ class IrBuilder:
         self.module.outside("shared", "@shared = external addrspace(3) global [0 x i8], align 1024")
         return self.write(PTR, "addrspacecast ptr addrspace(3) @shared to ptr")
 
-    def spread(self, start: Operand, stop: Operand) -> AbstractContextManager[IrValue]:
+    def spread(self, stop: Operand) -> AbstractContextManager[IrValue]:
         """The iterations of a loop that fall to a block."""
-        return self.loop(self.block + start, stop, self.blocks)
+        return self.loop(self.block, stop, self.blocks)
 
 
 class Variable:

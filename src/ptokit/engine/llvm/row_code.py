@@ -188,11 +188,11 @@ class RowCode:
 
     def _root_of_row(self, row: IrValue, kept: IrValue) -> IrValue:
         """Add the mean of squares to the state of a row; its root, plus eps."""
-        code, kind = self.code, vector(self.kind.of_sums, PARTIAL)
-        total = code.variable(kind, code.constant(kind, "0.0"))
+        code, sums = self.code, vector(self.kind.of_sums, PARTIAL)
+        total = code.variable(sums, code.constant(sums, "0.0"))
         with code.loop(0, self.kind.width, PARTIAL) as column:
-            found = code.load(kind, code.at(kept, column * self.sum_size), self.sum_size)
-            total.set(total.get() + found * found)
+            part = code.load(sums, code.at(kept, column * self.sum_size), self.sum_size)
+            total.set(total.get() + part * part)
         squares = added_lanes(total.get())
         at = code.at(self.state, row * self.sum_size)
         width = code.i64(self.kind.width).to("sitofp", squares.type)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from ptokit.finding import Finding, VerifyError
+from ptokit.isa.opaque import is_in_cpp
 from ptokit.isa.policy import TileType
 from ptokit.program.budget import Use, has_simt, memory_findings
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, SUBBLOCK_IDX
@@ -82,6 +83,11 @@ def _dynamic(profile: Profile, used: int) -> int:
 
 def _header_findings(program: Program, profile: Profile) -> Iterator[Finding]:
     for instr in instructions(program.body):
+        if instr.opaque_form and not is_in_cpp(instr.name, instr.opaque_form):
+            message = f"{instr.name} on {profile.name}: the C++ headers have no call for it"
+            fix = "convert to another form"
+            yield Finding("error", "CP-HDR-01", message, fix=fix, where=instr.where, target=profile.name)
+            continue
         for finding in header_findings(call_of(program, instr, profile), "error"):
             yield finding.at(instr.where)
 

@@ -97,20 +97,20 @@ class Func:
             properties["sym_visibility"] = string_attribute(c.advance())
         symbol = c.symbol()
         properties["sym_name"] = string_attribute(symbol)
-        given = c.listed("(", lambda: self._argument(c))
+        arguments = c.listed("(", lambda: self._argument(c))
         outputs = self._outputs(c)
-        kinds, results = [kind for _, kind, _, _ in given], [kind for kind, _ in outputs]
-        named = [(use, kind, place) for use, kind, place, _ in given if use is not None]
-        if named and len(named) != len(given):
+        types, results = [type_ for _, type_, _, _ in arguments], [type_ for type_, _ in outputs]
+        named = [(use, type_, place) for use, type_, place, _ in arguments if use is not None]
+        if named and len(named) != len(arguments):
             c.fail("expected either all arguments to have names, or none")
-        signature = Signature(tuple(kinds), tuple(results))
-        properties["function_type"] = MlirAttribute(signature_text(kinds, results), signature)
+        signature = Signature(tuple(types), tuple(results))
+        properties["function_type"] = MlirAttribute(signature_text(types, results), signature)
         attributes = keyword_attributes(c)
         is_declared = c.word != "{"
         _note(
             properties,
             ARGUMENTS,
-            [extra + (f" {place}" if place and is_declared else "") for _, _, place, extra in given],
+            [extra + (f" {place}" if place and is_declared else "") for _, _, place, extra in arguments],
         )
         _note(properties, OUTPUTS, [extra for _, extra in outputs])
         regions = [MlirRegion()]

@@ -21,7 +21,6 @@ from ptokit.text.tiles import part_extent
 PLAIN = """
     tprefetch trandom
     tpack
-    taddc tsubc taddsc tsubsc
     tsetval tgetval tprint print
 """
 """Ops of the general shape, `ins(...) outs(...)`, besides those that are instructions."""

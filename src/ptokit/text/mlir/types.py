@@ -159,25 +159,25 @@ def _bare_type(c: Cursor) -> Type | None:
 def _dialect_type(c: Cursor) -> Type:
     """A type of a dialect, or an alias. The same text gives the same type, so it is looked up first."""
     key = _KEY.match(c.text, c.start)
-    if key is not None and (found := c.types.get(key[0])) is not None:
-        c.spent += len(found.text)  # without a call: most types are found here
+    if key is not None and (known := c.types.get(key[0])) is not None:
+        c.spent += len(known.text)  # without a call: most types are found here
         if c.spent > c.most:
             c.spend(0)
         c.jump(key.end())
-        return found
+        return known
     at, name = c.start, c.advance()[1:]
     if (alias := c.alias(f"!{name}", at)) is not None:
         return alias
     if name.startswith("pto.") and name[4:] in PTO_TYPES:
-        kind = PTO_TYPES[name[4:]](c, name[4:])
+        type_ = PTO_TYPES[name[4:]](c, name[4:])
     elif c.word == "<" and c.start == c.behind:
-        kind = Type(f"!{name}<{c.body()}>")
+        type_ = Type(f"!{name}<{c.body()}>")
     else:
-        kind = Type(f"!{name}")
-    c.spend(len(kind.text))
+        type_ = Type(f"!{name}")
+    c.spend(len(type_.text))
     if key is not None:
-        c.types[key[0]] = kind
-    return kind
+        c.types[key[0]] = type_
+    return type_
 
 
 def function_type(c: Cursor) -> Type:

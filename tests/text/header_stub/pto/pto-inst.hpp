@@ -518,6 +518,22 @@ PTO_ONE_SOURCE(TFILLPAD_EXPAND)
 template <IsVec D, IsVec S>
 RecordEvent TAXPY(D&, S&, typename S::DType);
 template <IsVec D, IsVec A, IsVec B>
+    requires SameType<D, A, B>
+RecordEvent TADDC(D&, D&, A&, B&);
+template <IsVec D, IsVec A, IsVec B>
+    requires SameType<D, A, B>
+RecordEvent TSUBC(D&, D&, A&, B&);
+template <IsVec D>
+RecordEvent TADDSC(D&, D&, typename D::DType, D&);
+template <IsVec D>
+RecordEvent TSUBSC(D&, D&, typename D::DType, D&);
+template <IsVec D, IsVec S>
+    requires SameType<D, S>
+RecordEvent TINTERLEAVE(D&, D&, S&, S&);
+template <IsVec D, IsVec S>
+    requires SameType<D, S>
+RecordEvent TDEINTERLEAVE(D&, D&, S&, S&);
+template <IsVec D, IsVec A, IsVec B>
     requires SameType<A, B>
 RecordEvent TADDRELUCONV(D&, A&, B&);
 template <IsVec D, IsVec A, IsVec B>

@@ -95,14 +95,14 @@ class Scratch:
     def take(cls, device: Device, nbytes: int, zeros: int) -> Scratch:
         """Memory for work of the current stream. Its first bytes are zero."""
         stream = device.stream
-        found = _scratch.take(device, stream)
-        if found is not None and found.nbytes < nbytes:
-            found = None  # free before there is more
-        found = found or cls(device, stream, nbytes)
-        if found.zeros < zeros:
-            device.fill(found.address, 0, zeros)
-        found.zeros = zeros
-        return found
+        scratch = _scratch.take(device, stream)
+        if scratch is not None and scratch.nbytes < nbytes:
+            scratch = None  # free before there is more
+        scratch = scratch or cls(device, stream, nbytes)
+        if scratch.zeros < zeros:
+            device.fill(scratch.address, 0, zeros)
+        scratch.zeros = zeros
+        return scratch
 
     def keep(self) -> None:
         """All work of the call is launched: set the zeros again, for a later one."""

@@ -362,7 +362,7 @@ DEEP = 8
 def arrange(site: KernelSite) -> None:
     """Sort the lanes of each segment: a block those of a long one; others go where as many lanes are before them."""
     code, groups = site.code, Groups(site)
-    with code.spread(0, groups.number(LONGER)) as k:
+    with code.spread(groups.number(LONGER)) as k:
         first, n = groups.segment(groups.longer, k)
         fits = n.compare("ule", most_sorted(code.chip.lanes, site.tuning.words))
         code.choose(fits, lambda: _sort_shared(groups, first, n), lambda: _sort_marked(groups, first, n))

@@ -170,7 +170,7 @@ def brief(site: KernelSite) -> None:
     """Combine some lanes: a block takes a few of them, and finds all others of their rows. The first lane of a row
     takes the others along, in their order."""
     code = site.code
-    with code.spread(0, (site.count + (TAKEN - 1)).op("udiv", TAKEN)) as group:
+    with code.spread((site.count + (TAKEN - 1)).op("udiv", TAKEN)) as group:
         rows = BriefRows(site, group * TAKEN)
         rows.clear()
         rows.find()

@@ -454,19 +454,19 @@ def is_supported(variant: Variant) -> bool:
 
 def numbers_of(step: Move | Compute) -> list[Any]:
     """Every number of a step that is known at run time only."""
-    found: list[Any] = [*step.shape]
+    numbers: list[Any] = [*step.shape]
     layouts = [step.dst.layout]
     if isinstance(step, Compute):
-        found += [option for _, option in step.options]
+        numbers += [option for _, option in step.options]
         for each in step.inputs:
-            found += each.shape
+            numbers += each.shape
             layouts.append(each.layout)
     else:
         if not isinstance(step.src, Fill):
             layouts.append(step.src.layout)
         if step.index is not None:
             layouts.append(step.index.access.layout)
-            found += [step.index.capacity, step.index.width, *(step.index.valid or ())]
+            numbers += [step.index.capacity, step.index.width, *(step.index.valid or ())]
     for layout in layouts:
-        found += [layout.start, *numbers_in((*layout.rows, *layout.cols))]
-    return [number for number in found if isinstance(number, SymbolicNumber)]
+        numbers += [layout.start, *numbers_in((*layout.rows, *layout.cols))]
+    return [number for number in numbers if isinstance(number, SymbolicNumber)]

@@ -190,11 +190,11 @@ class Mover:
 
     def _coming(self, rows: Sequence[tuple[IrValue, IrValue]], to_write: bool) -> list[Prefetch]:
         """Prefetches of rows that are needed soon, if they pay."""
-        lines, found = self.rows.ahead[1], list[Prefetch]()
+        lines, prefetches = self.rows.ahead[1], list[Prefetch]()
         for cell, item in rows:
-            found += [Prefetch(self.writer, cell, lines, to_write=to_write)] * self.rows.far
-            found += [Prefetch(self.writer, item, lines)] * self.rows.gaps
-        return found
+            prefetches += [Prefetch(self.writer, cell, lines, to_write=to_write)] * self.rows.far
+            prefetches += [Prefetch(self.writer, item, lines)] * self.rows.gaps
+        return prefetches
 
     def store_all(self, cell: IrValue, items: IrValue, count: IrValue) -> None:
         """`count` rows of the other end, one after the other, to one row of the table."""

@@ -143,4 +143,12 @@ PTO_INST void TNEG(Tile& dst, Tile& src)
     vmuls(dst.data(), src.data(), -1.0f, 1, 1, 1, 8, 8);
 }
 
+// Writes behind a tile, at an address of 32 bits.
+template <typename Tile>
+PTO_INST void TBEHIND(Tile& dst)
+{
+    uint32_t behind = static_cast<uint32_t>(reinterpret_cast<int64_t>(dst.data())) + 0x400;
+    *(__ubuf__ float*)get_imm(behind) = 1;
+}
+
 }  // namespace pto

@@ -20,8 +20,9 @@ inline constexpr bool compiles_vector = false;
 // Where the slots of a pipe lie: in global memory, in the consumer's memory, or in a control buffer.
 enum class Slots { global, local, control };
 
-// The flags of one direction of a pipe: FLAG says that a slot is full, FLAG + 1 that slots are free.
-template <int FLAG, bool TO_CUBE, Slots SLOTS>
+// The flags of one direction of a pipe: FLAG says that a slot is full, FLAG + 1 that slots are free. AWAITED is the flag
+// that a pop waits for.
+template <int FLAG, bool TO_CUBE, Slots SLOTS, int AWAITED = FLAG>
 struct Handshake {
   static constexpr pipe_t producer = SLOTS == Slots::control ? PIPE_S : TO_CUBE ? PIPE_MTE3 : PIPE_FIX;
 #ifdef PTOKIT_REGISTER_BASE
@@ -50,7 +51,7 @@ struct Handshake {
     if constexpr (produces) set(producer, FLAG, !TO_CUBE, both);
   }
   static void await_full(bool both) {
-    if constexpr (consumes) wait(consumer, FLAG, TO_CUBE, both);
+    if constexpr (consumes) wait(consumer, AWAITED, TO_CUBE, both);
   }
   static void free(bool both) {
     if constexpr (consumes) set(freeing, FLAG + 1, TO_CUBE, both);
@@ -188,7 +189,10 @@ struct TPipe : PipeTag {
   static constexpr ptokit::Slots slots = is_v2c_ctrl ? ptokit::Slots::control
                                          : in_global ? ptokit::Slots::global
                                                      : ptokit::Slots::local;
-  using ToVector = ptokit::Handshake<FLAG, false, slots>;
+  // In both directions through global memory, vector cores wait for the flag of free slots (a5/TPush.hpp:512), and
+  // pushes and pops of tiles move nothing (a5/TPush.hpp:323, 336, 653).
+  static constexpr bool is_both_on_a5 = DIR_TYPE == DIR_BOTH_GM;
+  using ToVector = ptokit::Handshake<FLAG, false, slots, is_both_on_a5 ? FLAG + 1 : FLAG>;
   using ToCube = ptokit::Handshake<is_both ? FLAG + 2 : FLAG, true, slots>;
   // In both directions, the cube core pushes to the vector cores and these push to it.
   static constexpr bool pushes_to_cube = is_both ? !ptokit::compiles_cube : is_v2c;
@@ -240,6 +244,7 @@ struct TPipe : PipeTag {
     const uint64_t base = slot(prod.tileIndex) + prod.entryOffset;
     if constexpr (is_v2c_ctrl) {
       ptokit::record("tpush", tile, base);
+    } else if constexpr (is_both_on_a5) {
     } else if constexpr (in_global && T::Loc == TileType::Acc) {
       auto global = ptokit::rows_in_global<E>(fifo.GM_SLOT_BUFFER, base, rows, cols, cols);
       if constexpr (UNIT_FLAG) TSTORE<T, decltype(global), Config, STPhase::Final>(global, tile);
@@ -280,6 +285,7 @@ struct TPipe : PipeTag {
     const uint64_t base = slot(cons.tileIndex) + cons.entryOffset;
     if constexpr (is_v2c_ctrl) {
       ptokit::record("tpop", tile, base);
+    } else if constexpr (is_both_on_a5) {
     } else if constexpr (!in_global) {
       TASSIGN(tile, local + base);
     } else {

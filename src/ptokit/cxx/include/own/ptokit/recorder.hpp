@@ -120,6 +120,8 @@ std::uint64_t subblock_idx();
 std::uint64_t subblock_num();
 // Whether both vector cores of a cube core are run.
 bool pairs_vectors();
+// Kernels of this name, or all, have so many vector cores for each cube core.
+bool state_vectors(const char* kernel, std::uint64_t count);
 bool on_cube();
 bool on_vector();
 

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <exception>
 #include <initializer_list>
+#include <string_view>
 #include <typeinfo>
 #include <unordered_map>
 #include <vector>
@@ -893,6 +894,24 @@ int find_image(dl_phdr_info* info, std::size_t, void*) {
   return 0;
 }
 
+// The kernels that are launched with one vector core for each cube core. Constructors of the source state them.
+constexpr u64 MOST_STATED = 256;
+const char* stated[MOST_STATED];
+u64 stated_count = 0;
+
+// Whether a launched kernel, `ns::name<types>`, is one of them, also if its own name has the ending of a core's code.
+bool has_one_vector(const char* kernel) {
+  std::string_view name(kernel);
+  name = name.substr(0, name.find('<'));
+  while (name.ends_with(' ')) name.remove_suffix(1);
+  name = name.substr(name.rfind(':') + 1);
+  for (u64 k = 0; k < stated_count; ++k) {
+    std::string_view own(stated[k]);
+    if (own.empty() || own == name || (own.starts_with(name) && own.substr(name.size()).starts_with("_mix_ai"))) return true;
+  }
+  return false;
+}
+
 void run_core(void (*body)(void*), void* context, u64 block, bool cube, u64 subblock, u64 subblocks) {
   now_block = block;
   now_cube = cube;
@@ -927,6 +946,10 @@ std::uint64_t subblock_num() {
   asked_subblocks = true;
   return now_subblocks;
 }
+bool state_vectors(const char* kernel, std::uint64_t count) {
+  if (count == 1 && stated_count < MOST_STATED) stated[stated_count++] = kernel;
+  return true;
+}
 bool pairs_vectors() { return now_subblocks > 1; }
 bool on_cube() { return now_cube; }
 bool on_vector() { return !now_cube; }
@@ -942,7 +965,7 @@ __attribute__((noinline)) void launch(const char* name, std::uint64_t grid, void
   define(launch_tag, words, 3);
   now_blocks = grid;
   asked_subblock = asked_subblocks = false;
-  u64 cores = page_zero->cores, subblocks = page_zero->subblocks;
+  u64 cores = page_zero->cores, subblocks = has_one_vector(name) ? 1 : page_zero->subblocks;
   for (u64 block = 0; block < grid; ++block) {
     if (cores & 2) run_core(body, context, block, true, 0, 1);
     if (cores & 1) {

@@ -109,6 +109,12 @@ inline void st_dev(T value, U* address, std::int64_t offset = 0) {
   *reinterpret_cast<U*>(reinterpret_cast<char*>(address) + offset) = static_cast<U>(value);
 }
 
+// An address in UB of 32 bits.
+inline std::uint64_t get_imm(std::uint32_t address) {
+  const auto base = ptokit::base_of(ptokit::Memory::vec);
+  return base + static_cast<std::uint32_t>(address - static_cast<std::uint32_t>(base));
+}
+
 // Lists of addresses are recorded as the addresses in them.
 inline void set_va_reg_sb(ub_addr8_t number, const std::uint64_t* rows) {
   ptokit::witness("set_va_reg_sb", number, rows[0], rows[1], rows[2], rows[3], rows[4], rows[5], rows[6], rows[7]);
