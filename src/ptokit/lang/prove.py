@@ -23,9 +23,8 @@ from ptokit.machine.report import MachineOptions
 from ptokit.markup import Displayed
 from ptokit.program import ir
 from ptokit.proof.accesses import memory_of
-from ptokit.proof.outcome import Outcome
+from ptokit.proof.outcome import ProofOutcome, uses_blocks
 from ptokit.proof.outcome import prove as prove_program
-from ptokit.proof.outcome import uses_blocks
 from ptokit.target import families_with_pipes
 
 SECONDS = 5.0
@@ -45,7 +44,7 @@ class Counterexample:
     numbers: Mapping[str, int]
     """Integer arguments and lengths."""
     data: Mapping[str, int]
-    """Arrays that were filled with one number."""
+    """ArrayProof that were filled with one number."""
 
     def __str__(self) -> str:
         numbers = [f"{name} = {value}" for name, value in self.numbers.items()]
@@ -167,10 +166,10 @@ class _Attempt:
         seconds = perf_counter() - began
         return TargetProof(name, verdict, findings, covers, excludes, example, seconds, states)
 
-    def _outcomes(self) -> tuple[list[Outcome], list[ir.Program]]:
+    def _outcomes(self) -> tuple[list[ProofOutcome], list[ir.Program]]:
         arguments, mode = self.kernel.bind_for_check(*self.shapes.sample()), self.mode
         made = self.kernel.launches(arguments, mode, self.grid or 1, enough=True)
-        outcomes: list[Outcome] = []
+        outcomes: list[ProofOutcome] = []
         programs: list[ir.Program] = []
         errors = [finding for finding in made.findings if finding.is_fault]
         for each, blocks in made.made:

@@ -49,7 +49,7 @@ STAND_IN = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class Access:
+class Touch:
     """A part of a memory that a step touches."""
 
     operand: str
@@ -70,11 +70,11 @@ class Access:
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class PipeTouches:
     """A pipe's part of a statement."""
 
     pipe: str
-    touches: tuple[Access, ...]
+    touches: tuple[Touch, ...]
     step: PipeWork
     alike: frozenset[str] | None = None
     """The operands that are walked element by element; None if that is not known."""
@@ -84,8 +84,8 @@ class Work:
 class Doing:
     """What a statement does."""
 
-    steps: tuple[Work | Sync, ...]
-    checked: tuple[Access, ...] = ()
+    steps: tuple[PipeTouches | Sync, ...]
+    checked: tuple[Touch, ...] = ()
     """All on-chip accesses in their order, for what is written before it is read."""
     findings: tuple[Finding, ...] = ()
     copies: bool = False
@@ -95,7 +95,7 @@ class Doing:
 
     @property
     def pipes(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(step.pipe for step in self.steps if isinstance(step, Work)))
+        return tuple(dict.fromkeys(step.pipe for step in self.steps if isinstance(step, PipeTouches)))
 
 
 @lru_cache(maxsize=4096)
@@ -118,7 +118,7 @@ def bits_of(extent: Extent, start: int) -> int:
     return int.from_bytes(np.packbits(marks, bitorder="little").tobytes(), "little")
 
 
-class Accesses:
+class Touches:
     """The work of all statements of a program, computed once for each set of numbers."""
 
     def __init__(self, program: Program, profile: Profile, options: Options) -> None:
@@ -215,7 +215,7 @@ class _Described:
 
     def __init__(
         self,
-        of: Accesses,
+        of: Touches,
         instr: Instr,
         here: Site,
         bound: _Bound,
@@ -238,7 +238,7 @@ class _Described:
         if instr.opaque_form:
             steps = in_use(steps, of.cores.pipes_for(self.core))
         done = tuple(
-            step if isinstance(step, Sync) else Work(step.pipe, _own(step, found), step, self.here.alike)
+            step if isinstance(step, Sync) else PipeTouches(step.pipe, _own(step, found), step, self.here.alike)
             for step in steps
         )
         access = access_of(instr)
@@ -246,8 +246,8 @@ class _Described:
         on_chip = tuple(each for each in found if not isinstance(each.memory, str))
         return Doing(done, on_chip, self.here.findings, copies, tuple(self.unaligned))
 
-    def _accesses(self) -> list[Access]:
-        found: list[Access] = []
+    def _accesses(self) -> list[Touch]:
+        found: list[Touch] = []
         for step in self.here.plan.steps:
             for touched in step.may_touch():
                 name = self.names[touched.slot]
@@ -257,7 +257,7 @@ class _Described:
                     found.append(self._on_chip(name, touched.how, operand, extent))
                 elif isinstance(operand, View):
                     memory = memory_of(self.of.program, operand)
-                    found.append(Access(name, touched.how, memory, view=operand))
+                    found.append(Touch(name, touched.how, memory, view=operand))
         first = next((k for k, access in enumerate(found) if access.how != READ), len(found))
         return [*found[:first], *self._besides(), *found[first:], *self._headers()]
 
@@ -267,7 +267,7 @@ class _Described:
     def _size(self, use: TileUse) -> int:
         return self.of.program.tiles[use.tile].spec.dtype.size
 
-    def _on_chip(self, name: str, how: str, use: TileUse, extent: Extent | None, *, is_lost: bool = False) -> Access:
+    def _on_chip(self, name: str, how: str, use: TileUse, extent: Extent | None, *, is_lost: bool = False) -> Touch:
         """Bytes of a tile; without an extent, of the whole use."""
         decl = self.of.program.tiles[use.tile]
         spec, start = decl.spec, self.addresses[use.tile]
@@ -282,7 +282,7 @@ class _Described:
         if (name, how != READ) in self.here.moved and (is_open or self._begins_between(start, chosen)):
             self.unaligned[name] = None
         limited = bits_of(chosen, start) & (((1 << spec.nbytes) - 1) << self.addresses[use.tile])
-        return Access(
+        return Touch(
             name, how, (spec.loc, vector), limited, use.tile, is_lost=is_lost, use=use,
             valid=None if is_open else valid,
         )  # fmt: skip
@@ -294,7 +294,7 @@ class _Described:
             start % alignment or (extent.rows > 1 and extent.pitch % alignment)
         )
 
-    def _besides(self) -> Iterator[Access]:
+    def _besides(self) -> Iterator[Touch]:
         """The workspace, and what the headers touch besides the elements that the instruction is about."""
         for effect in effects(self.here.call):
             operand = self.operands.get(effect.operand)
@@ -308,16 +308,16 @@ class _Described:
             is_lost = effect.access != READ and effect.lost
             yield self._on_chip(effect.operand, effect.access, operand, extent, is_lost=is_lost)
 
-    def _headers(self) -> Iterator[Access]:
+    def _headers(self) -> Iterator[Touch]:
         """The part of UB that the headers use by themselves, as far as it is known to have tiles."""
         if self.of.hidden is None or not uses_hidden(self.instr):
             return
         size = self.of.profile.memories[TileType.Vec].size or 0
         bits = ((1 << size) - 1) >> self.of.hidden << self.of.hidden
-        yield Access(HEADERS, WRITE, (TileType.Vec, self.vector), bits, HEADERS, is_lost=True)
+        yield Touch(HEADERS, WRITE, (TileType.Vec, self.vector), bits, HEADERS, is_lost=True)
 
 
-def _own(step: PipeWork, touches: list[Access]) -> tuple[Access, ...]:
+def _own(step: PipeWork, touches: list[Touch]) -> tuple[Touch, ...]:
     """The accesses of a step."""
     own = [touch for touch in touches if touch.operand in (step.reads if touch.how == READ else step.writes)]
     if unit_of(step.pipe) == VECTOR:
@@ -333,5 +333,5 @@ def memory_of(program: Program, view: View) -> str:
 
 def scalar_load(source: View, memory: str, pipes: tuple[str, ...]) -> Doing:
     """What the load of a number does on the scalar pipes of the cores that need it."""
-    touch = Access("source", READ, memory, view=source)
-    return Doing(tuple(Work(pipe, (touch,), PipeWork(pipe, ("source",))) for pipe in pipes))
+    touch = Touch("source", READ, memory, view=source)
+    return Doing(tuple(PipeTouches(pipe, (touch,), PipeWork(pipe, ("source",))) for pipe in pipes))

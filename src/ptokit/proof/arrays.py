@@ -33,7 +33,7 @@ from ptokit.program.expr import (
 )
 from ptokit.program.instr_calls import access_of, all_operands, named_operands
 from ptokit.program.memory import rewrite
-from ptokit.proof.accesses import Access, memory_of
+from ptokit.proof.accesses import Touch, memory_of
 from ptokit.proof.solver import Solver
 
 Condition = Expr
@@ -49,7 +49,7 @@ class Instance:
 
 
 @dataclass(frozen=True)
-class Place:
+class StatementPlace:
     """A statement with the loops and conditions around it, the outermost first."""
 
     stmt: ir.Stmt
@@ -93,14 +93,14 @@ def substituted(expr: Expr, names: Mapping[Var, Expr]) -> Expr:
     return rewrite(ir.View("", (expr,), ()), names).starts[0] if names else expr
 
 
-def places(program: ir.Program) -> dict[int, Place]:
+def places(program: ir.Program) -> dict[int, StatementPlace]:
     """Every statement, by identity."""
-    found: dict[int, Place] = {}
+    found: dict[int, StatementPlace] = {}
     loads = tuple(stmt for stmt in ir.walk(program.body) if isinstance(stmt, ir.LoadScalar))
 
     def visit(block: ir.Block, around: tuple[tuple[ir.Loop | ir.Branch, bool], ...]) -> None:
         for stmt in block:
-            found[id(stmt)] = Place(stmt, around, loads, program)
+            found[id(stmt)] = StatementPlace(stmt, around, loads, program)
             if isinstance(stmt, ir.Loop):
                 visit(stmt.body, (*around, (stmt, True)))
             elif isinstance(stmt, ir.Branch):
@@ -156,7 +156,7 @@ def _within(program: ir.Program, stmt: ir.Stmt, use: ir.TileUse) -> Iterator[Obl
             yield Obligation(stmt, f"a slice of {tile.name} stays inside it", condition)
 
 
-class Arrays:
+class ArrayProof:
     """The blocks of arrays of a program."""
 
     def __init__(
@@ -210,7 +210,7 @@ class Arrays:
             return reach is None
         return _holds(replace(reach, bounds={**reach.bounds, **self.bounds}), each.condition)
 
-    def may_meet(self, first: tuple[Access, int, int], then: tuple[Access, int, int], pipes: Sequence[str]) -> bool:
+    def may_meet(self, first: tuple[Touch, int, int], then: tuple[Touch, int, int], pipes: Sequence[str]) -> bool:
         """Whether an access may touch what an earlier one of its block touched."""
         one, two = first[0], then[0]
         cores = core_of(pipes[first[2]]), core_of(pipes[then[2]])
@@ -245,7 +245,7 @@ class Arrays:
                         how = READ if access[name] == "read" else atomic or "write"
                         yield stmt, name, how, operand
 
-    def _alike(self, place: Place, first: Instance, then: Instance) -> Iterator[Condition]:
+    def _alike(self, place: StatementPlace, first: Instance, then: Instance) -> Iterator[Condition]:
         """Numbers from one place of an array that the program does not write are the same."""
         loops = {stmt.var for stmt in self.statements if isinstance(stmt, ir.Loop)} - {*first.names}
         for load in place.loaded:
@@ -258,7 +258,12 @@ class Arrays:
                 yield found
 
     def _share(
-        self, a: Place, one: ir.View | None, b: Place, two: ir.View | None, cores: tuple[str, str] | None
+        self,
+        a: StatementPlace,
+        one: ir.View | None,
+        b: StatementPlace,
+        two: ir.View | None,
+        cores: tuple[str, str] | None,
     ) -> bool:
         """Whether two blocks of one array may share elements."""
         assert one is not None and two is not None
@@ -288,7 +293,7 @@ def _limits(program: ir.Program, load: ir.LoadScalar, result: Var) -> list[Condi
     return [apply("ge", result, int(limits.min)), apply("le", result, int(limits.max))]
 
 
-def _in_order(a: Place, b: Place) -> Condition:
+def _in_order(a: StatementPlace, b: StatementPlace) -> Condition:
     """That one execution does not come after another, by the iterations of the loops around both."""
     common: list[ir.Loop] = []
     for one, other in zip(a.loops, b.loops, strict=False):

@@ -36,7 +36,7 @@ MOST_VALUES = 16
 """Values of a number that are tried one by one where its value must be known."""
 
 
-class Unknown(Exception):
+class UnknownNumber(Exception):
     """A number whose value must be known, and is not."""
 
     def __init__(self, expr: Expr) -> None:
@@ -53,7 +53,7 @@ class Fact:
         self.form, self.bounds, self.divisor = form, bounds, divisor
 
 
-class Undecided(Exception):
+class OpenCondition(Exception):
     """A condition that the facts of a path do not decide: the ways to go on."""
 
     def __init__(self, *ways: Fact) -> None:
@@ -301,7 +301,7 @@ class Numbers:
         form, scale, constant = form_of(difference)
         if name in ("eq", "ne") and constant % scale:
             return name == "ne"
-        raise Undecided(*_ways(name, form, scale, constant))
+        raise OpenCondition(*_ways(name, form, scale, constant))
 
     def exact(self, expr: Expr) -> int:
         """The value of an expression. Raises `Undecided` if it is one of a few, else `Unknown`."""
@@ -313,15 +313,15 @@ class Numbers:
             if isinstance(term, Op) and term.name == "mod" and isinstance(divisor := term.args[1], int):
                 form, _, _ = form_of(self.sum_of(term.args[0]))
                 if divisor <= MOST_VALUES:
-                    raise Undecided(*(Fact(form, (k, k), divisor) for k in range(divisor)))
+                    raise OpenCondition(*(Fact(form, (k, k), divisor) for k in range(divisor)))
         condition = _condition_in(terms)
         if condition is not None:
             self.decide(condition)
         form, _, _ = form_of(terms)
         low, high = self.form_bounds(form)
         if high - low < MOST_VALUES:
-            raise Undecided(*(Fact(form, (k, k)) for k in range(int(low), int(high) + 1)))
-        raise Unknown(expr)
+            raise OpenCondition(*(Fact(form, (k, k)) for k in range(int(low), int(high) + 1)))
+        raise UnknownNumber(expr)
 
 
 def _most_of_part(term: Expr) -> float:

@@ -48,7 +48,7 @@ class CrossRecords(NamedTuple):
     """Of the waits that the setting pipe does not know to be over."""
 
 
-class Fault(NamedTuple):
+class OrderFault(NamedTuple):
     """Something that may go wrong: its kind, the statement, and what it depends on."""
 
     kind: str
@@ -57,7 +57,7 @@ class Fault(NamedTuple):
     detail: Hashable = None
 
 
-Report = Callable[[Fault], None]
+Report = Callable[[OrderFault], None]
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Item(NamedTuple):
     act: str
     """`work`, `set`, `wait`, `count`, `take`, `give` or `after`."""
     subject: Any
-    """Work, a flag, or the number of a handshake."""
+    """PipeTouches, a flag, or the number of a handshake."""
     what: Hashable
     issued: Mask
     """What its core knew when it was issued."""
@@ -221,7 +221,7 @@ class OrderState:
             self.end(pipe, stamp)
 
     def end(self, pipe: int, records: Mask) -> None:
-        """Work of a pipe whose instructions may overlap has ended before its next item."""
+        """PipeTouches of a pipe whose instructions may overlap has ended before its next item."""
         self.done[pipe] |= records
         self.recent = tuple(record for record in self.recent if not records >> record & 1)
 
@@ -246,7 +246,7 @@ class OrderState:
     def set_flag(self, report: Report, pipe: int, flag: Hashable, what: Hashable) -> None:
         """A pipe sets a flag."""
         if flag in self.pending:
-            report(Fault("twice", what, None, flag))
+            report(OrderFault("twice", what, None, flag))
             raise PathEnded
         self.pending |= {flag}
         self.issue(report, pipe, "set", flag, what)
@@ -326,7 +326,7 @@ class OrderState:
         """A wait never ends: report it. Nothing can be said of what follows."""
         item = self.queues[pipe][0]
         flag = item.subject.flag if isinstance(item.subject, CrossRecords) else item.subject
-        report(Fault("stuck", item.what, None, flag))
+        report(OrderFault("stuck", item.what, None, flag))
         raise PathEnded
 
     def _take(self, pipe: int) -> Item:
@@ -352,7 +352,7 @@ class OrderState:
         while self.queues:
             self._end_wait(report, self._cause(min(self.queues)))
         for flag in (*self.flags, *(flag for flag, stamps in self.sets.items() if stamps)):
-            report(Fault("left", flag))
+            report(OrderFault("left", flag))
 
     # --- how items run
 
@@ -363,11 +363,11 @@ class OrderState:
         getattr(self, item.act)(report, pipe, item, held)
 
     def work(self, report: Report, pipe: int, item: Item, held: bool) -> None:
-        """Work is checked against what its pipe knows, then recorded."""
+        """PipeTouches is checked against what its pipe knows, then recorded."""
         item.subject.run(self, report, pipe, self.know[pipe] & (item.limit if held else -1))
 
     def record(self, pipe: int, records: Iterable[int]) -> None:
-        """Work was done."""
+        """PipeTouches was done."""
         mask = 0
         for record in records:
             mask |= 1 << record
@@ -409,7 +409,7 @@ class OrderState:
         self.record(pipe, (ids.set_record,))
         sets = (*self.sets.get(flag, ()), self.know[pipe])
         if len(sets) + number > CROSS_MOST:
-            report(Fault("overflow", item.what, None, len(sets) > CROSS_MOST))
+            report(OrderFault("overflow", item.what, None, len(sets) > CROSS_MOST))
         self.sets[flag] = sets[-CROSS_MOST:]
 
     def take(self, report: Report, pipe: int, item: Item, _held: bool) -> None:
@@ -428,7 +428,7 @@ class OrderState:
         """All sets of a flag are in an order, and all waits."""
         key = verb, item.subject.flag
         if self.last.get(key, pipe) != pipe and not self.know[pipe] >> record & 1:
-            report(Fault("unpaired", item.what, self.last[key]))
+            report(OrderFault("unpaired", item.what, self.last[key]))
         self.last[key] = pipe
 
     def give(self, _report: Report, pipe: int, item: Item, _held: bool) -> None:

@@ -17,10 +17,10 @@ from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Bounds, Expr, Var, variabl
 from ptokit.program.instr_calls import unknown_writes
 from ptokit.program.verify_call import Options
 from ptokit.proof.accesses import memory_of
-from ptokit.proof.arrays import Arrays
+from ptokit.proof.arrays import ArrayProof
 from ptokit.proof.explore import Explorer, placed_program
-from ptokit.proof.numbers import Unknown
-from ptokit.proof.order import Fault, TooMuch
+from ptokit.proof.numbers import UnknownNumber
+from ptokit.proof.order import OrderFault, TooMuch
 from ptokit.proof.solver import Solver
 from ptokit.target import Profile
 
@@ -28,7 +28,7 @@ INSTALL = "install ptokit[prove] for the solver"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProofOutcome:
     """The result of a proof."""
 
     open: tuple[Finding, ...]
@@ -51,7 +51,7 @@ def prove(
     bounds: Mapping[Var, Bounds] | None = None,
     facts: tuple[Expr, ...] = (),
     seconds: float = 5.0,
-) -> Outcome:
+) -> ProofOutcome:
     """Prove a program that has no errors for its own launch. `bounds` and `facts` are those of its parameters."""
     began = process_time()
     known = dict(bounds or {})
@@ -61,7 +61,7 @@ def prove(
         known[BLOCK_NUM] = grid, grid
     solver = Solver(seconds / 2)
     ordered = placed_program(program, profile, options.dyn_ub) if profile.pipes else program
-    arrays = Arrays(ordered, grid, known, solver, facts)
+    arrays = ArrayProof(ordered, grid, known, solver, facts)
     open_ = [_found(each.what, each.stmt, profile) for each in arrays.open_obligations()]
     excludes = list(_excluded(ordered))
     for stmt, other, array, by_index in arrays.shared_between_blocks():
@@ -77,15 +77,17 @@ def prove(
             explorer.run()
         except TooMuch as reason:
             open_.append(_found(f"all orders ({reason.why})", ordered.body[0], profile))
-        except Unknown as unknown:
+        except UnknownNumber as unknown:
             open_.append(_found(f"the value of {unknown.expr}", explorer.current or ordered.body[0], profile))
         open_ += [_described(fault, explorer, profile) for fault in explorer.faults]
-        states = explorer.states
+        states = explorer.count
     open_ += [_found(what, stmt, profile) for what, stmt in _beyond(ordered, profile, explorer)]
     if solver.was_needed:
         open_.append(_found(f"some numbers: {INSTALL}", ordered.body[0], profile))
     covers = tuple(_covered(ordered, grid, known))
-    return Outcome(tuple(dict.fromkeys(open_)), covers, tuple(dict.fromkeys(excludes)), states, process_time() - began)
+    return ProofOutcome(
+        tuple(dict.fromkeys(open_)), covers, tuple(dict.fromkeys(excludes)), states, process_time() - began
+    )
 
 
 def uses_blocks(program: ir.Program) -> bool:
@@ -107,7 +109,7 @@ def _found(what: str, stmt: ir.Stmt, profile: Profile) -> Finding:
     return Finding("note", "KN-13", f"{_name(stmt)}: not proved: {what}", None, fix="").at(where).on(profile.name)
 
 
-def _described(fault: Fault, explorer: Explorer, profile: Profile) -> Finding:
+def _described(fault: OrderFault, explorer: Explorer, profile: Profile) -> Finding:
     """A fault as what could not be proved."""
     statements, what = explorer.statements, fault.what
     if fault.kind == "left":
