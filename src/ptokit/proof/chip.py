@@ -68,7 +68,7 @@ class ChipChecks:
                 self._define(path, access, is_fill=is_fill)
 
     def _check_owner(
-        self, report: Report, number: int, path: Path, thread: PathCore, stmt: ir.Instr, access: Touch, vector: int
+        self, report: Report, number: int, path: Path, thread: PathCore, access: Touch, vector: int
     ) -> None:
         """No other tile has overwritten what is read."""
         tile, memory = self.program.tiles.get(access.tile), access.memory
