@@ -80,17 +80,19 @@ def repeat(of: Sample, iterations: int) -> tuple[Sample, Sample]:
 
 WORKSPACE = "w"
 """A tile that is only used as a workspace."""
+COUNTED = (544 // CELL // WIDTH, WIDTH)
+"""Rows and columns of what `tci` writes there."""
 
 
 def with_workspace(of: Sample, seed: int) -> Sample:
     """The program with an instruction that has a workspace, somewhere, without flags for it. The workspace lies apart
-    from the other tiles or over some of them."""
+    from the other tiles or over some of them, and has the bytes that the headers of A2/A3 write."""
     dice, body = Random(seed), of.program.body
     known = [tile.addresses[0] for tile in of.program.tiles.values()]
-    spec = TileSpec(I32, TileType.Vec, 2, WIDTH, 2, WIDTH)
+    spec = TileSpec(I32, TileType.Vec, *COUNTED, *COUNTED)
     tile = TileDecl(WORKSPACE, spec, (dice.choice([*known, 1024, 1024, 1024]),), fresh=False)
     count = Instr("tci", (TileUse(dice.choice("ij"), (1, 2)), Number(I32, 1)), (IotaOrder.Ascending,),
-                  workspace=TileUse(WORKSPACE, (2, WIDTH)))  # fmt: skip
+                  workspace=TileUse(WORKSPACE, COUNTED))  # fmt: skip
     at = dice.randint(len(TILES), len(body))
     changed = (tile, *body[:at], count, *body[at:])
     lines = tuple(replace(stmt, where=Where("program", 1 + k)) for k, stmt in enumerate(changed))

@@ -57,10 +57,7 @@ ONE_WAIT = (
     "later waits for the same work"
 )
 FACTORS = "factors are read at an address in a register (tmov_common.hpp:91): the witness does not count that"
-NO_EXTENTS = (
-    "an accumulator with more rows than the product: refused by the documents, not by the header (TMatmul.hpp:140)"
-)
-ASSERTED = "the header asserts the same (TConcat.hpp:103), which is off in the vendor's test"
+ASSERTED = "the header asserts the same ({}), which is off in the vendor's test"
 BY_STEP = (
     "8-byte types: rows as far apart as the columns of the destination by the step (TGather.hpp:274, 289), which is as "
     "wide as the source; the documents ask for one without gaps"
@@ -83,18 +80,17 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("a2a3:tscatter:wr", "flags", COPIED),
     ("syncall", "flags", ALL_AT_ONCE),
     ("a2a3:(tload|tmov|(tmatmul|tgemv)(_acc|_bias)?)", "(read|write) padding", PADDING),
-    ("a2a3:tload", "refused by TL-02", f"{OF_TENSOR} (tload_common.hpp:21)"),
     ("a2a3:tload:TL-03", "write more", MORE_ROWS),
     ("a2a3:tstore:TT-01", "read more", MORE_ROWS),
     ("a2a3:tstore:-", "read more", OFF_PIPES),
     ("a2a3:mscatter", "flags", ONE_WAIT),
     ("(tmov|tstore|textract|tinsert)(_fp)?", "read less scaling", FACTORS),
     ("a5:tload", "refused by TL-02", f"{OF_TENSOR} (TLoad.hpp:426)"),
-    ("a5:tconcat", "refused by CP-CAT-01", ASSERTED),
+    ("a5:tconcat", "refused by CP-CAT-01", ASSERTED.format("TConcat.hpp:103")),
+    ("a5:tinterleave", "refused by CP-ILV-01", ASSERTED.format("TInterleave.hpp:38")),
     ("a5:tgather", "refused by CP-GTM-01", BY_STEP),
     ("a5:(tmatmul|tmov):open", "(read|write) less acc", BY_ROWS),
     ("a5:tmov", "write padding (bias|scaling)", WHOLE_ROWS),
-    ("a5:tmatmul", "refused by CP-MM-02", NO_EXTENTS),
     ("a2a3:ttrans:wrs", "pipes|flags|write less", CONVOLUTION),
     ("a5:(tmov|(tmatmul|tgemv)(_mx)?(_acc|_bias)?)", "(read|write) padding (mat|acc|(scale_)?(left|right))", FRACTALS),
     (
@@ -102,7 +98,6 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
         "(read|write) (less|padding) (mat|left|right|acc|vec)",
         COMPACT,
     ),
-    ("a5:textract", "(read|write) padding (mat|left|right)", FRACTALS),
     ("tfillpad", "write less mat", PADDED),
     ("tfillpad_inplace", "(read|write) less", KEPT),
     ("a2a3:tcmps:wrr", "read more", INVERTED),

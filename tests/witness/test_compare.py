@@ -161,7 +161,8 @@ def test_barriers_inside_are_compared(events: str, late: str, ends: bool, expect
 def test_a_refused_call_has_no_other_difference() -> None:
     refused = replace(assumed(), touches=(), pipes=frozenset(), refused="TL-02")
     assert differences(written((0, 64)), refused) == [("refused by TL-02", "")]
-    assert reason(["a2a3:tload"], "refused by TL-02", "") and not reason(["a2a3:tload"], "refused by TL-01", "")
+    assert reason(["a5:tload"], "refused by TL-02", "") and not reason(["a5:tload"], "refused by TL-01", "")
+    assert "TInterleave.hpp" in reason(["a5:tinterleave"], "refused by CP-ILV-01", "")
 
 
 LOAD_TWICE = """#include <pto/pto-inst.hpp>

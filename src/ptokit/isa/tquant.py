@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ptokit.isa.elementwise import DST
-from ptokit.isa.move import UNSPECIFIED
 from ptokit.isa.tdequant import FLOAT
 from ptokit.isa.vocabulary import *
 

@@ -105,7 +105,7 @@ def unasked() -> list[Case]:
     rows = Hazard("H-20", GOT, "vec tiles", rows_of, {})
     writes = Hazard("H-20", VALUES, "vec tiles", scattered, {})
     above = Hazard("H-20", GOT, "vec tiles", high, SMALL)
-    late = Hazard("H-20", GOT, "got", anywhere, SMALL)
+    late = Hazard("H-20", GOT, "vec tiles", anywhere, SMALL)
     return [
         *elems.pair("130 KB of elements", "a5", many(65), many(64)),
         *elems.pair("130 KB of elements, asked for", "a5", {}, {"dyn_ub": 2 * KB}, **many(65)),
@@ -128,7 +128,7 @@ def too_much() -> list[Case]:
     rows = Hazard("H-21", GOT, "vec tiles", rows_of, {})
     writes = Hazard("H-21", VALUES, "vec tiles", scattered, {})
     above = Hazard("H-21", GOT, "vec tiles", high, SMALL)
-    late = Hazard("H-21", GOT, "got", anywhere, SMALL)
+    late = Hazard("H-21", GOT, "vec tiles", anywhere, SMALL)
     return [
         *elems.pair("218 KB of elements", "a5", many(109), many(100), dyn_ub=8 * KB),
         *elems.pair("static and dynamic", "a5", {"dyn_ub": 216 * KB}, {"dyn_ub": 16 * KB}, **many(100)),
@@ -150,7 +150,7 @@ def does_not_fit() -> list[Case]:
     rows = Hazard("H-22", GOT, "vec tiles", rows_of, {})
     writes = Hazard("H-22", VALUES, "vec tiles", scattered, {})
     above = Hazard("H-22", GOT, "vec tiles", high, SMALL)
-    late = Hazard("H-22", GOT, "got", anywhere, SMALL)
+    late = Hazard("H-22", GOT, "vec tiles", anywhere, SMALL)
     return [
         *elems.pair("elements", "a2a3", many(97), many(96)),
         *rows.pair("rows", "a2a3", long(191), long(190)),

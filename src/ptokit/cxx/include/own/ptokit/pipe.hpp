@@ -191,8 +191,8 @@ struct TPipe : PipeTag {
                                                      : ptokit::Slots::local;
   // In both directions through global memory, vector cores wait for the flag of free slots (a5/TPush.hpp:512), and
   // pushes and pops of tiles move nothing (a5/TPush.hpp:323, 336, 653).
-  static constexpr bool is_both_on_a5 = DIR_TYPE == DIR_BOTH_GM;
-  using ToVector = ptokit::Handshake<FLAG, false, slots, is_both_on_a5 ? FLAG + 1 : FLAG>;
+  static constexpr bool moves_nothing = DIR_TYPE == DIR_BOTH_GM;
+  using ToVector = ptokit::Handshake<FLAG, false, slots, moves_nothing ? FLAG + 1 : FLAG>;
   using ToCube = ptokit::Handshake<is_both ? FLAG + 2 : FLAG, true, slots>;
   // In both directions, the cube core pushes to the vector cores and these push to it.
   static constexpr bool pushes_to_cube = is_both ? !ptokit::compiles_cube : is_v2c;
@@ -244,7 +244,7 @@ struct TPipe : PipeTag {
     const uint64_t base = slot(prod.tileIndex) + prod.entryOffset;
     if constexpr (is_v2c_ctrl) {
       ptokit::record("tpush", tile, base);
-    } else if constexpr (is_both_on_a5) {
+    } else if constexpr (moves_nothing) {
     } else if constexpr (in_global && T::Loc == TileType::Acc) {
       auto global = ptokit::rows_in_global<E>(fifo.GM_SLOT_BUFFER, base, rows, cols, cols);
       if constexpr (UNIT_FLAG) TSTORE<T, decltype(global), Config, STPhase::Final>(global, tile);
@@ -285,7 +285,7 @@ struct TPipe : PipeTag {
     const uint64_t base = slot(cons.tileIndex) + cons.entryOffset;
     if constexpr (is_v2c_ctrl) {
       ptokit::record("tpop", tile, base);
-    } else if constexpr (is_both_on_a5) {
+    } else if constexpr (moves_nothing) {
     } else if constexpr (!in_global) {
       TASSIGN(tile, local + base);
     } else {
