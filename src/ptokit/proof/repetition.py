@@ -38,10 +38,16 @@ class Repetition:
         for stmt in ir.walk(program.body):
             self._note(stmt)
 
+    def turns(self, loop: ir.Loop, start: int) -> set[int]:
+        """Iterations at which a condition changes."""
+        near = (at + more - start for at in self.points.get(loop.var, ()) for more in (0, loop.step))
+        return {distance // loop.step for distance in near}
+
     def _note(self, stmt: ir.Stmt) -> None:
         if isinstance(stmt, ir.Branch):
             self._condition(stmt.condition)
         elif isinstance(stmt, ir.Loop):
+            self.exact |= (variables(stmt.start) | variables(stmt.stop)) & self.loops
             for bound in _arguments(stmt.stop):
                 self.compares[apply("sub", stmt.var, bound)] = None
             for each in (part for bound in (stmt.start, stmt.stop) for part in parts(bound)):
@@ -108,6 +114,8 @@ class Repetition:
                 self._condition(arg)
             return
         terms = affine(apply("sub", *condition.args))
+        if len(loops := variables(condition) & self.loops) > 1:
+            self.exact |= loops
         constant = terms.pop(1, 0)
         for term in terms:
             if isinstance(term, Op):

@@ -78,7 +78,8 @@ class StateKeys:
         elif count is not None or loop.var in self.repetition.exact or frame.start.get(1, 0) < -self.cap:
             own = number
         else:
-            most = max(self.repetition.points.get(loop.var, {0})) if constant_of(frame.start) is not None else 0
+            start = constant_of(frame.start)
+            most = max(self.repetition.turns(loop, start), default=0) if start is not None else 0
             own = min(number, most + 1), number % self.repetition.period
         extents = tuple(
             thread.numbers.number(thread.numbers.sum_of(expr)) for expr in self.repetition.soft.get(loop.var, ())
@@ -86,8 +87,8 @@ class StateKeys:
         own = own, extents
         begin, end = map(names.renamed, (frame.start, frame.stop))
         is_exact = loop.var in self.repetition.exact or frame.start.get(1, 0) < -self.cap
-        start = frozenset(begin.items()) if is_exact else self._sum_key(begin)
-        return id(frame.nodes), frame.at, own, start, self._sum_key(end) if count is None else count
+        first = frozenset(begin.items()) if is_exact else self._sum_key(begin)
+        return id(frame.nodes), frame.at, own, first, self._sum_key(end) if count is None else count
 
     def _sum_key(self, terms: Sum) -> Hashable:
         """A sum, its constant by its remainder if it is large."""
