@@ -121,6 +121,9 @@ class StateKeys:
         relative = tuple(edge * scale + constant for scale, constant in bases for edge in bounds)
         if any(term in self._own_terms for term, _ in form):
             return relative
+        used = frozenset[Var]().union(*(variables(term) for term, _ in form))
+        if used & self.repetition.tangled or any(self._symbols.get(var) in self.repetition.tangled for var in used):
+            return (*relative, *bounds)
         return (*relative, *(edge if abs(edge) <= self.cap else "far" for edge in bounds))
 
     def ages(self, path: Path, placed: PlacedBlock) -> Iterator[tuple[str, int]]:
