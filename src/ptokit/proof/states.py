@@ -80,7 +80,7 @@ class StateKeys:
         else:
             start = constant_of(frame.start)
             most = max(self.repetition.turns(loop, start), default=0) if start is not None else 0
-            own = min(number, most + 1), number % self.repetition.period
+            own = min(number, most + 1), number % self.repetition.period, self._certain(thread, frame, number)
         extents = tuple(
             thread.numbers.number(thread.numbers.sum_of(expr)) for expr in self.repetition.soft.get(loop.var, ())
         )
@@ -89,6 +89,14 @@ class StateKeys:
         is_exact = loop.var in self.repetition.exact or frame.start.get(1, 0) < -self.cap
         first = frozenset(begin.items()) if is_exact else self._sum_key(begin)
         return id(frame.nodes), frame.at, own, first, self._sum_key(end) if count is None else count
+
+    def _certain(self, thread: PathCore, frame: PathBlock, number: int) -> Hashable:
+        """How much a loop certainly has left, and how much at most, if that is not much."""
+        assert frame.loop is not None
+        left = added(frame.stop, added(frame.start, {1: frame.loop.step * number}), -1)
+        edges = thread.numbers.bounds_of(left)
+        low, high = edges if frame.loop.step > 0 else (-edges[1], -edges[0])
+        return low, min(high, self.cap)
 
     def _sum_key(self, terms: Sum) -> Hashable:
         """A sum, its constant by its remainder if it is large."""
