@@ -55,7 +55,7 @@ SLOTS = 3
 """Blocks of arrays that are kept for each access: those of its last times."""
 
 
-class ArrayUse(NamedTuple):
+class PipeUse(NamedTuple):
     """How a statement uses an array on a pipe."""
 
     memory: str
@@ -134,19 +134,19 @@ class Explorer:
         own = {own_pipe(pipe, core, count) for pipe in found for core in cores.names} | found
         return (pipe for pipe in self.wiring.pipes if pipe in own)
 
-    def _array_uses(self) -> Iterator[ArrayUse]:
+    def _array_uses(self) -> Iterator[PipeUse]:
         """How each statement uses arrays, on each pipe."""
         for stmt in self.statements:
             if isinstance(stmt, ir.LoadScalar):
                 for pipe in self.accesses.cores.scalars(stmt):
-                    yield ArrayUse(memory_of(self.program, stmt.source), pipe, READ, stmt)
+                    yield PipeUse(memory_of(self.program, stmt.source), pipe, READ, stmt)
             elif isinstance(stmt, ir.Instr):
                 home = home_of((self.program.tiles[use.tile].spec.loc for use in stmt.tiles), self.profile)
                 given = named_operands(stmt)
                 for effect in effects(call_of(self.program, stmt, self.profile)):
                     if isinstance(view := given.get(effect.operand), ir.View):
                         pipe = pipe_of(effect.pipe, home, self.profile)
-                        yield ArrayUse(memory_of(self.program, view), pipe, effect.access, stmt)
+                        yield PipeUse(memory_of(self.program, view), pipe, effect.access, stmt)
 
     def _shared_arrays(self) -> frozenset[str]:
         """The arrays that one pipe writes and another one touches."""
