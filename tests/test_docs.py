@@ -30,6 +30,7 @@ PAGES = (
     "docs/kernels.md",
     "docs/arrays.md",
     "docs/ordering.md",
+    "docs/prove.md",
     "docs/machine.md",
     "docs/time.md",
     "docs/sweep.md",

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from ptokit.lang.kernel import Kernel, kernel
     from ptokit.lang.live import cases
     from ptokit.lang.loaded import TextKernel, load
+    from ptokit.lang.prove import Proof, TargetProof, prove
+    from ptokit.lang.shaped import shaped
     from ptokit.lang.traced_integers import cdiv, max, min
     from ptokit.machine.report import MachineOptions
     from ptokit.ops import gather, gather_along, gather_nd, scatter, scatter_along, scatter_nd
@@ -48,11 +50,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLayout", "DType", "Event", "Finding", "GlobalTensor", "HazardWarning", "IndexTrace", "Kernel", "Layout",
-    "MachineOptions", "OutOfBoundsError", "Pad", "Report", "Run", "SLayout", "ShardedError", "ShardedTable",
-    "TargetReport", "TextKernel", "Tile", "TileType", "UnmodelledWarning", "VerifyError", "Where", "barrier",
-    "block_idx", "block_num", "cases", "cdiv", "check", "const", "dtype", "dyn", "gather", "gather_along", "gather_nd",
-    "kernel", "load", "load_scalar", "max", "min", "otherwise", "range", "record_indices", "scatter", "scatter_along",
-    "scatter_nd", "set_flag", "show", "sweep", "sync_set", "sync_wait", "target", "tassign", "wait_flag", "when",
+    "MachineOptions", "OutOfBoundsError", "Pad", "Proof", "Report", "Run", "SLayout", "ShardedError", "ShardedTable",
+    "TargetProof", "TargetReport", "TextKernel", "Tile", "TileType", "UnmodelledWarning", "VerifyError", "Where",
+    "barrier", "block_idx", "block_num", "cases", "cdiv", "check", "const", "dtype", "dyn", "gather", "gather_along",
+    "gather_nd", "kernel", "load", "load_scalar", "max", "min", "otherwise", "prove", "range", "record_indices",
+    "scatter", "scatter_along", "scatter_nd", "set_flag", "shaped", "show", "sweep", "sync_set", "sync_wait", "target",
+    "tassign", "wait_flag", "when",
 ]  # fmt: skip
 __all__ += instructions.__all__
 
@@ -67,6 +70,8 @@ LATER = {
     "machine.report": ("MachineOptions",),
     "lang.loaded": ("TextKernel", "load"),
     "lang.check": ("Report", "TargetReport", "check", "show"),
+    "lang.prove": ("Proof", "TargetProof", "prove"),
+    "lang.shaped": ("shaped",),
     "ops": ("gather", "gather_along", "gather_nd", "scatter", "scatter_along", "scatter_nd"),
     "sharded.messages": ("ShardedError",),
     "sharded.table": ("ShardedTable",),

@@ -336,6 +336,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "merge of zeroes": result("merge", lambda values: values * 0),
     "quantised one off": result("quant", lambda values: values + np.ones_like(values)),
     "multiples of zeroes": result("axpy", lambda values: values * 0),
+    "sums of three of zeroes": results(("addc", "subc"), lambda values: values * 0),
     "rectified sums of zeroes": results(("addreluconv", "subreluconv", "adddeqrelu"), lambda values: values * 0),
     "histogram of zeroes": result("histogram", lambda values: values * 0),
     "triangle turned": result("tri", lambda values: 1 - values),

@@ -157,6 +157,8 @@ KERNELS: dict[str, list[str]] = {
     ],
     **{name: [vectors(f"{name}(c, a, 1)", a=LONGS, c=LONGS)] for name in LONG_SCALARS},
     **{name: [vectors(f"{name}(c, a, a)", a=LONGS, c=LONGS)] for name in LONG_PAIRS},
+    **{name: [elements(f"{name}(c, a, b, b)", "int32")] for name in ("taddc", "tsubc")},
+    **{name: [elements(f"{name}(c, a, 1, b)", "int32")] for name in ("taddsc", "tsubsc")},
     "tneg": [vectors("tneg(c, a)", a=LONGS, c=LONGS)],
     "texpands": [vectors("texpands(c, 1)", c=LONGS)],
     "ttri": [vectors("ttri(c, 0)", c=LONGS)],

@@ -43,6 +43,8 @@ BROKEN_BY: dict[str, tuple[str, ...]] = {
     "CP-DEQ-03": ("operands swapped", "conversion one off"),
     "CP-AXP-03": ("multiples of zeroes",),
     "CP-FUS-03": ("multiples of zeroes",),
+    "CP-ADC-03": ("operands swapped", "sums of three of zeroes"),
+    "CP-ILV-03": ("copy of zeroes",),
     "CP-CNV-03": ("rectified sums of zeroes",),
     "CP-PRS-03": ("sum is difference",),
     "CP-PAI-03": ("copy of zeroes",),

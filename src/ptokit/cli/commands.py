@@ -108,7 +108,7 @@ class FailOn(StrEnum):
 
 
 @takes(
-    "word rest module target grid arg function strict header dyn_ub fail_on run fix diff needless blocks costs",
+    "word rest module target grid arg function strict header dyn_ub fail_on run fix diff needless prove blocks costs",
     target=Targets,
     word=Annotated[
         str,
@@ -127,6 +127,7 @@ def check(
     fix: Annotated[bool, Option("--fix", help="Repair its flags in its source; implies --run.")] = False,
     diff: Annotated[bool, Option("--diff", help="With --fix: print the change, and write nothing.")] = False,
     needless: Annotated[bool, Option("--needless", help="With --fix: remove flags that nothing needs.")] = False,
+    prove: Annotated[bool, Option("--prove", help="Prove it for every launch; --limit seconds=5 bounds it.")] = False,
     fail_on: Annotated[FailOn, Option("--fail-on", help="The mildest finding with status 1.")] = FailOn.hazard,
     as_json: Json = False,
 ) -> int:
@@ -142,6 +143,12 @@ def check(
 
     FAIL_ON.set(fail_on)
     is_script = module or is_python(program.word)
+    if prove:
+        from ptokit.cli.prove import prove_program
+
+        if is_script or run or fix or diff or needless:
+            raise Misuse("--prove takes a text, a C++ source or a kernel by its name, and neither --run nor --fix")
+        return prove_program(program, as_json)
     if rest and not is_script:
         raise Misuse(f"{program.word} takes no arguments of its own: {' '.join(rest)}")
     if fix or diff or needless:

@@ -135,6 +135,11 @@ def _refused(
     return status, {}
 
 
+def arguments_of(kernel: Launchable, request: ProgramRequest) -> tuple[Sequence[Any], dict[str, Any]]:
+    """The arguments of a check that runs nothing."""
+    return passed(kernel, _values(kernel, request, None))
+
+
 def _check_program(
     request: ProgramRequest, as_json: bool, run: bool, entries: FindingsOfEntries
 ) -> tuple[int, dict[str, Any]]:

@@ -198,7 +198,7 @@ def print_run(
         seconds=None if run is None else run.seconds,
         ok=run is not None and run.ok,
         modelled=is_modelled(findings),
-        findings=_findings_data(findings),
+        findings=findings_data(findings),
         outputs={
             name: {"file": file, "dtype": _kind(array), "shape": [*array.shape]}
             for name, (file, array) in (written or {}).items()
@@ -215,12 +215,12 @@ def target_data(report: TargetReport) -> dict[str, Any]:
         "refused": report.refused,
         "ok": report.ok,
         "modelled": report.modelled,
-        "findings": _findings_data(report.findings),
+        "findings": findings_data(report.findings),
         "memory": {name: {"used": used, "size": size} for name, (used, size) in report.memory.items()},
     }
 
 
-def _findings_data(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+def findings_data(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     """Findings as plain data."""
     return [
         {

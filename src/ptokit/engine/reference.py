@@ -245,6 +245,10 @@ class PlanStep(ABC):
         if self.writes:
             yield Touched(self.dst, self.how, self.target)
 
+    def may_touch(self) -> Iterator[Touched]:
+        """The same for any index: of an operand that an index names elements of, no region."""
+        return self.touches(None)
+
     def is_aliased(self, _storages: Storages, /) -> bool:
         """Whether the order of lanes matters, because the destination shares memory with what is read."""
         return False
@@ -455,10 +459,14 @@ class IndexedStep(CopyStep):
 
     def touches(self, lanes: Lanes | None, /) -> Iterator[Touched]:
         assert lanes is not None
+        for end in self.may_touch():
+            yield end if end.region is not None else end._replace(offsets=partial(self._named, lanes))
+
+    def may_touch(self) -> Iterator[Touched]:
         yield Touched(self.idx, "read", self.lanes, is_index=True)
-        for end in super().touches(lanes):
+        for end in super().touches(None):
             names = end.slot == (self.src if self.index.side is Side.SRC else self.dst) and end.region is self._indexed
-            yield end._replace(region=None, offsets=partial(self._named, lanes)) if names else end
+            yield end._replace(region=None) if names else end
 
     def _named(self, lanes: Lanes) -> Array:
         """Offsets of the elements that indices name; lanes that are outside name none."""

@@ -28,7 +28,7 @@ from ptokit.lang.traced_integers import TracedInteger
 from ptokit.lang.tracer import Tracer
 from ptokit.machine.report import Patch
 from ptokit.markup import Displayed, box, clipped, code, table
-from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Var
+from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Var
 from ptokit.program.instr_calls import indexed_views, without_defaults
 from ptokit.program.ir import Argument, Integer, Program
 from ptokit.program.repair import Edit, Unpatchable
@@ -211,6 +211,11 @@ class Kernel(Launchable, Displayed):
         if found is None or found.reads is not reads:
             found = remember(self._launched, key, self._found(arguments, mode, reads), MOST_SIGNATURES)
         return found
+
+    def general(self, arguments: Arguments, mode: Mode) -> tuple[Program, Sequence[Expr]]:
+        given = Lengths(arguments.lengths)
+        program = self._trace(arguments, mode, self._current_reads(), given)
+        return program, given.conditions.expressions
 
     def _found(self, arguments: Arguments, mode: Mode, reads: Reads) -> Traced | TracedMember:
         lengths, key = arguments.lengths, (mode.profile.name, arguments.family)

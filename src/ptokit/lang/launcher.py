@@ -48,6 +48,7 @@ from ptokit.lang.launch import (
 from ptokit.lang.tensor import Arguments, is_integer
 from ptokit.machine import MACHINE
 from ptokit.machine.report import MachineOptions, MachineReport, Patch, is_enough
+from ptokit.program.expr import Expr
 from ptokit.program.ir import CPP, CPP_FFTS, MOST_BLOCKS, Argument, Float, Integer, Program
 from ptokit.program.order import races
 from ptokit.program.repair import Edit, Unpatchable
@@ -167,6 +168,10 @@ class Launchable(ABC):
     @abstractmethod
     def trace(self, arguments: Arguments, mode: Mode) -> Traced:
         """The program for these arguments."""
+
+    def general(self, arguments: Arguments, mode: Mode) -> tuple[Program, Sequence[Expr]]:
+        """The program with lengths of arrays as variables, and conditions on them under which it is the program."""
+        raise refuse("KN-17", f"{self.name} is no Python kernel: its arrays have lengths", "pass arrays")
 
     def launched(self, arguments: Arguments, mode: Mode) -> Traced | TracedMember:
         """The program that a launch runs: that for these arguments, or one for these and others."""

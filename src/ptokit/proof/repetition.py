@@ -1,0 +1,129 @@
+"""How the behaviour of a program repeats with its loop variables."""
+
+from __future__ import annotations
+
+from math import gcd, lcm
+
+from ptokit.program import ir
+from ptokit.program.expr import (
+    Expr,
+    Op,
+    Var,
+    affine,
+    apply,
+    parts,
+    variables,
+)
+
+
+class Repetition:
+    """How the behaviour of a program repeats with its loop variables."""
+
+    def __init__(self, program: ir.Program) -> None:
+        self.period = 1
+        """What addresses and event ids depend on is the remainder of a variable for this divisor."""
+        self.exact: set[Var] = set()
+        """Variables whose value matters itself."""
+        self.most = 0
+        """The largest number that a variable is compared with."""
+        self.compares: dict[Expr, None] = {}
+        """Differences of which conditions take the sign, with loop variables and numbers that are not known."""
+        self.divisors: set[int] = set()
+        """By which the remainders of variables count."""
+        self.soft: dict[Var, dict[Expr, None]] = {}
+        """Extents that depend on a variable."""
+        self.points: dict[Var, set[int]] = {}
+        """Values of variables at which a condition changes."""
+        self.loops = {stmt.var for stmt in ir.walk(program.body) if isinstance(stmt, ir.Loop)}
+        for stmt in ir.walk(program.body):
+            self._note(stmt)
+
+    def _note(self, stmt: ir.Stmt) -> None:
+        if isinstance(stmt, ir.Branch):
+            self._condition(stmt.condition)
+        elif isinstance(stmt, ir.Loop):
+            for bound in _arguments(stmt.stop):
+                self.compares[apply("sub", stmt.var, bound)] = None
+            for each in (part for bound in (stmt.start, stmt.stop) for part in parts(bound)):
+                if isinstance(each, Op) and each.name in ("min", "max"):
+                    self._condition(apply("lt", *each.args))
+        elif isinstance(stmt, ir.TileDecl):
+            self.period = lcm(self.period, stmt.buffers, max(1, len(stmt.addresses)))
+            for address in stmt.addresses:
+                self._walk(address, 0)
+        elif isinstance(stmt, ir.Assign | ir.Flag | ir.CrossFlag):
+            self._walk(stmt.address if isinstance(stmt, ir.Assign) else stmt.event, 0)
+        elif isinstance(stmt, ir.Instr):
+            for operand in (*stmt.operands, stmt.workspace):
+                for part in ir.expressions(operand.sizes if isinstance(operand, ir.View) else operand):
+                    self._soft(part)
+
+    def _soft(self, expr: Expr) -> None:
+        """An extent or a place in a tile: if its value is known, it is compared where iterations begin."""
+        used = sorted(var for var in variables(expr) if var in self.loops)
+        if len(used) == 1:
+            self.soft.setdefault(used[0], {})[expr] = None
+            for part in parts(expr):
+                if isinstance(part, Op) and part.name in ("min", "max"):
+                    self._bend(*part.args)
+        else:
+            self.exact.update(used)
+
+    def _bend(self, left: Expr, right: Expr) -> None:
+        """Where a minimum takes the other one of its arguments, if these are numbers."""
+        terms = affine(apply("sub", left, right))
+        if len([term for term in terms if term != 1]) == 1:
+            self._condition(apply("lt", left, right))
+
+    def _walk(self, expr: Expr, period: int) -> None:
+        """An expression whose value counts, up to a remainder for `period` if that is not zero."""
+        if isinstance(expr, Var):
+            if expr in self.loops and period:
+                self.divisors.add(period)
+                self.period = lcm(self.period, period)
+            elif expr in self.loops:
+                self.exact.add(expr)
+        elif isinstance(expr, Op):
+            first, second = expr.args
+            if expr.name == "mod" and isinstance(second, int) and second > 0:
+                self._walk(first, gcd(period, second) if period and not period % second else second)
+            elif expr.name == "and" and isinstance(second, int) and second > 0 and not second & (second + 1):
+                self._walk(first, second + 1)
+            elif expr.name == "floordiv" and isinstance(second, int) and second > 0 and period:
+                self._walk(first, period * second)
+            elif expr.name in ("add", "sub", "mul") or (expr.name == "shl" and isinstance(second, int)):
+                for arg in expr.args:
+                    self._walk(arg, period)
+            elif expr.name in ("lt", "le", "gt", "ge", "eq", "ne", "and", "or"):
+                self._condition(expr)
+            else:
+                for arg in expr.args:
+                    self._walk(arg, 0)
+
+    def _condition(self, condition: Expr) -> None:
+        if not isinstance(condition, Op):
+            return
+        if condition.name in ("and", "or"):
+            for arg in condition.args:
+                self._condition(arg)
+            return
+        terms = affine(apply("sub", *condition.args))
+        constant = terms.pop(1, 0)
+        for term in terms:
+            if isinstance(term, Op):
+                if term.name in ("mod", "and"):
+                    self._walk(term, 0)
+                else:
+                    self.exact.update(var for var in variables(term) if var in self.loops)
+        direct = [term for term in terms if isinstance(term, Var) and term in self.loops]
+        if len(terms) == 1 and direct:
+            at = -constant // terms[direct[0]]
+            self.points.setdefault(direct[0], set()).update((at - 1, at, at + 1, at + 2))
+            self.most = max(self.most, abs(at) + 2)
+        elif direct:
+            self.compares[apply("sub", *condition.args)] = None
+
+
+def _arguments(bound: Expr) -> tuple[Expr, ...]:
+    """What a minimum or maximum may be; else the expression."""
+    return bound.args if isinstance(bound, Op) and bound.name in ("min", "max") else (bound,)
