@@ -186,3 +186,22 @@ def test_the_command_line_states_verdict_and_coverage(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace("        pto.barrier('ALL')\n        pto.tstore", "        pto.tstore"))
     done = ptokit_(*words, *given)
     assert done.exit_code == 1 and "refuted by a launch with 1 block, n = 1" in done.output
+
+
+def test_reads_past_a_stale_cache_are_not_proved() -> None:
+    """DMA stores to a table that the vector pipe of A5 then gathers from through its cache."""
+
+    @pto.kernel
+    def refill(table, rows, idx, out):
+        part = pto.Tile("vec", "float32", 8, 16)
+        pto.tload(part, rows[0:8])
+        pto.tstore(table[0:8], part)
+        ids = pto.Tile("vec", "int32", 1, 8)
+        pto.tload(ids, idx[0:8])
+        found = pto.Tile("vec", "float32", 8, 16)
+        pto.mgather(found, table, ids, oob="clamp")
+        pto.tstore(out[0:8], found)
+
+    given = (np.zeros((8, 16), "float32"), np.zeros((8, 16), "float32"), np.zeros(8, "int32"))
+    proof = pto.prove(refill, *given, np.zeros((8, 16), "float32"), target="a5")
+    assert proof.verdict == "refuted" and proof.findings[0].rule == "A-70"

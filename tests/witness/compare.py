@@ -40,10 +40,10 @@ from ptokit.witness.effects import Observed
 from ptokit.witness.extents import NOTHING, REPEAT, Ranges, merged, without
 from ptokit.witness.headers import Checkout
 from ptokit.witness.prelude import table_of
-from ptokit.witness.record import Witness
+from ptokit.witness.record import PUBLIC, Witness
 from tests.witness.accepted import row_of
 from tests.witness.emitted import call_of
-from tests.witness.kept import PUBLIC, Kept
+from tests.witness.kept import Kept
 
 MEMORIES = {memory.name: place.text for each in PROFILES.values() for place, memory in each.memories.items()}
 """The machine's names of on-chip memories, and those of recordings."""
@@ -369,9 +369,8 @@ class Source:
 def compare_file(root: Path, kept: Kept, target: str, source: Source) -> Comparison:
     """One source, in a process that ends: launches keep memory."""
     file, start, found = source.file, time.monotonic(), Comparison(profile(target).family)
-    with Witness(Checkout.at(root), kept.headers, LIBRARIES) as witness:
-        is_public = PUBLIC in file.read_text(encoding="utf-8")
-        witness.first, own = (kept.first, kept.own) if is_public else ((), ())
+    with Witness(Checkout.at(root), kept.headers, LIBRARIES, kept.first) as witness:
+        own = kept.own if PUBLIC in file.read_text(encoding="utf-8") else ()
         try:
             compare(witness, source, target, found, own)
         except Exception as problem:  # of this file only

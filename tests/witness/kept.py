@@ -15,10 +15,10 @@ from hashlib import sha256
 from pathlib import Path
 
 from ptokit.atomic import write_file
-from ptokit.cxx.compile import CORE_MACROS, CompileOptions, _Compilation, _version_text, find_compiler
+from ptokit.cxx.compile import RUNTIME, CompileOptions, _Compilation, _version_text, find_compiler, precompile
 from ptokit.cxx.names import INCLUDE
 from ptokit.witness.headers import Checkout
-from ptokit.witness.record import Witness, options_with
+from ptokit.witness.record import PUBLIC, Witness, options_with
 from tests.witness import emitted, forms
 from tests.witness.forms import Form
 
@@ -26,11 +26,6 @@ FOLDER = Path(__file__).parents[2] / "build" / "witness"
 """Where it lies; `make clean` removes it."""
 TOGETHER = 6
 """Instructions whose kernels are one source: most of the time to compile one goes to the headers."""
-
-
-BUILTINS = "ptokit/builtins.hpp"
-"""What is read before a source."""
-PUBLIC = "#include <pto/pto-inst.hpp>"
 
 
 @dataclass(frozen=True)
@@ -49,35 +44,23 @@ def kept(checkout: Checkout, family: str) -> Kept:
     """The folders of a target. All files of its tests read the same headers first, for much of the time that it takes
     to compile them."""
     place = headers(checkout)
-    if find_compiler().family != "gcc":
-        return Kept(place)
-    first = _precompiled(family, options_with(place, CompileOptions()))
-    return Kept(place, (first,), (_precompiled(family, CompileOptions()),))
+    shared, own = options_with(place, CompileOptions()), CompileOptions()
+    return Kept(place, _precompiled(family, shared), _precompiled(family, own))
 
 
-def _precompiled(family: str, options: CompileOptions) -> Path:
-    """A folder of builtins, and behind them the public headers, as GCC has read them for each core."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    empty = FOLDER / "empty.cpp"
-    empty.touch()
+def _precompiled(family: str, options: CompileOptions) -> tuple[Path, ...]:
+    """A folder of builtins, and behind them the public headers, as GCC has read them for each core; none with Clang."""
     compiler = find_compiler()
-    builds = {core: _Compilation(empty, family, options, compiler, FOLDER, None) for core in CORE_MACROS}
-    commands = {core: build.command(core) for core, build in builds.items()}
-    known_by = [_version_text(compiler.command), *commands["any"], _digest(INCLUDE)]
+    command = _Compilation(RUNTIME, family, options, compiler, FOLDER, None).command("any")
+    known_by = [_version_text(compiler.command), *command, _digest(INCLUDE)]
     place = FOLDER / f"{family}.{sha256(' '.join(known_by).encode()).hexdigest()[:16]}"
     if not place.exists():
+        FOLDER.mkdir(parents=True, exist_ok=True)
         own = FOLDER / f"{place.name}.{os.getpid()}"
-        file = own / BUILTINS
-        found = own / f"{BUILTINS}.gch"
-        found.mkdir(parents=True)
-        for core, command in commands.items():
-            at = command.index("-include")
-            builtins = command.pop(at + 1)
-            command.pop(at)
-            file.write_text(f'#include "{builtins}"\n{PUBLIC}\n', encoding="utf-8")
-            builds[core]._run([[*command, "-x", "c++-header", str(file), "-o", str(found / core)]])
+        if not precompile(family, options, own, PUBLIC):
+            return ()
         _moved(own, place)
-    return place
+    return (place,)
 
 
 def headers(checkout: Checkout) -> Path:

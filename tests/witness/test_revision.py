@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -70,9 +71,10 @@ TESTS = command.TESTS.format("a2a3")
 
 
 class HerePool:
-    """A pool of no other processes: the recorder, which each of these compiles, is compiled once."""
+    """A pool of no other processes."""
 
-    def __init__(self, jobs: int, **options: int) -> None:
+    def __init__(self, jobs: int, initializer: Callable[..., None], known: Sequence[object], tasks: int) -> None:
+        initializer(*known)
         self.imap_unordered = map
 
     def __enter__(self) -> HerePool:

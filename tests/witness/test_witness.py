@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptokit.cxx.compile import CompileError
+from ptokit.cxx.compile import BUILTINS, CORE_MACROS, CompileError, find_compiler
 from ptokit.cxx.record import ArrayArgument, ScalarArgument
 from ptokit.witness.effects import Observed, ObservedMemory
 from ptokit.witness.headers import Checkout, HeadersError
-from ptokit.witness.record import Witness
+from ptokit.witness.record import HEADER, Witness
 
 HERE = Path(__file__).parent
 VEC = ObservedMemory("vec")
@@ -147,3 +147,19 @@ def test_the_address_of_scales_is_one_on_the_chip(registers: dict[str, Observed]
 def test_a_folder_without_headers_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HeadersError, match=r"has no include/pto/pto-inst\.hpp"):
         Checkout.at(tmp_path)
+
+
+@pytest.mark.parametrize("guard", ["#pragma once", "#ifndef PUBLIC\n#define PUBLIC"])
+def test_the_headers_are_read_and_the_recorder_is_compiled_once(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ptokit.cxx.compile.COMPILED_RECORDERS", recorders := dict[str, bytes]())
+    is_taken = find_compiler().family == "gcc" and "once" not in guard
+    with Witness(Checkout.at(HERE / "checkout")) as witness:
+        text = (witness.folder / HEADER).read_text().replace("#pragma once", guard)
+        (witness.folder / HEADER).write_text(f"{text}\n{'' if 'once' in guard else '#endif'}\n")
+        witness.precompile("a2a3")
+        before, places = [*recorders.items()], [folder / BUILTINS for folder in witness.first]
+        assert [{path.name for path in place.parent.glob("*.gch/*")} for place in places] == [{*CORE_MACROS}] * is_taken
+        for place in places:  # what was read before does not change
+            place.write_text(f"{place.read_text()}static_assert(false);\n")
+        assert "TNEG" in run(witness, "kernel.cpp", "a2a3")
+        assert len(before) == 1 and [*recorders.items()] == before

@@ -13,6 +13,7 @@ import numpy as np
 from ptokit.cli.files import print_text
 from ptokit.cli.problems import FINE, FOUND, misused, printable
 from ptokit.cli.report import print_json
+from ptokit.cxx.compile import COMPILED_RECORDERS, RECORDERS
 from ptokit.cxx.parameters import Parameter
 from ptokit.cxx.processes import CompileError
 from ptokit.cxx.record import ArrayArgument, ScalarArgument
@@ -30,6 +31,8 @@ TESTS = "tests/npu/{}/src/st/testcase"
 Effects = dict[str, dict[str, str]]
 TEMPORARY = re.compile(r"/\S*/ptokit-cxx-[^/\s]+/")
 """The folder of the changed headers."""
+TASKS = 12
+"""Kernels of a process: launches keep memory, and a new process imports everything."""
 MOST_SHOWN = 40
 """Lines of a section."""
 
@@ -93,17 +96,19 @@ def run_kernels(checkout: Checkout, family: str, files: list[Path], jobs: int) -
     problems: list[str] = []
     if not files:
         return effects, problems
-    with (
-        Witness(checkout) as shared,
-        multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=4) as pool,
-        task(f"compare {family}:", len(files), "kernels") as work,
-    ):
-        run = partial(_run, checkout.path, shared.folder, family)
-        for name, own in work.track(pool.imap_unordered(run, files)):
-            if isinstance(own, str):
-                problems.append(f"{name}: {own}")
-            else:
-                effects[name] = own
+    with Witness(checkout) as shared:
+        shared.precompile(family)
+        known = RECORDERS, COMPILED_RECORDERS
+        with (
+            multiprocessing.get_context("spawn").Pool(jobs, _keep_recorders, known, TASKS) as pool,
+            task(f"compare {family}:", len(files), "kernels") as work,
+        ):
+            run = partial(_run, checkout.path, shared.folder, shared.first, family)
+            for name, own in work.track(pool.imap_unordered(run, files)):
+                if isinstance(own, str):
+                    problems.append(f"{name}: {own}")
+                else:
+                    effects[name] = own
     return effects, sorted(problems)
 
 
@@ -117,12 +122,18 @@ def grouped(problems: Sequence[str]) -> Iterator[str]:
         yield f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {reason}"
 
 
-def _run(root: Path, headers: Path, family: str, file: Path) -> tuple[str, dict[str, str] | str]:
+def _keep_recorders(keys: dict[tuple[str, ...], str], compiled: dict[str, bytes]) -> None:
+    """What a process of the pool does first: it takes the recorders of the first one."""
+    RECORDERS.update(keys)
+    COMPILED_RECORDERS.update(compiled)
+
+
+def _run(root: Path, headers: Path, first: Sequence[Path], family: str, file: Path) -> tuple[str, dict[str, str] | str]:
     """One kernel, in a process that ends: launches keep memory."""
     checkout = Checkout.at(root)
     name = file.relative_to(root / TESTS.format(family)).as_posix()
     try:
-        with Witness(checkout, headers) as witness, witness.compile(file, family) as build:
+        with Witness(checkout, headers, first=first) as witness, witness.compile(file, family) as build:
             if not (entries := entries_of(build)):
                 return name, "it has no entry"
             entry, grid = entries[0], 1 if entries[0].kind == "kernel" else None

@@ -54,6 +54,8 @@ LINK = ("-shared", "-g1", "-Wl,-z,lazy", *WRAPPED, UNCHECKED)
 """A function that no source defines matters only when it is called: some compilers bind all at once unless told so. The
 recorder sees what these copy and fill."""
 RUNTIME = OWN / "ptokit" / "runtime.cpp"
+BUILTINS = "ptokit/builtins.hpp"
+"""What is read before a source."""
 FORMAT = 6
 """Of kept libraries; it grows when a library is made in another way."""
 NOT_INSTALLED = "is not installed"
@@ -260,6 +262,20 @@ def _fix(source: Path, options: CompileOptions, message: str) -> str:
     return f"name the header's folder: -I DIR{beside}"
 
 
+def precompile(target: str, options: CompileOptions, folder: Path, text: str) -> tuple[Path, ...]:
+    """Have GCC read what comes before a source, and a text behind it, for each core: the folder of headers that must
+    then come first, with what it made of them. None with Clang. Raises `CompileError`."""
+    compiler, file = find_compiler(), folder / BUILTINS
+    if compiler.family != "gcc":
+        return ()
+    made = file.with_name(f"{file.name}.gch")
+    made.mkdir(parents=True)
+    build = _Compilation(RUNTIME, target, options, compiler, folder, None)
+    file.write_text(f'#include "{build.builtins()}"\n{text}\n', encoding="utf-8")
+    build.precompile(file, made)
+    return (folder,)
+
+
 class _Compilation:
     """One source on its way to its libraries."""
 
@@ -350,7 +366,7 @@ class _Compilation:
         macros = [f"-D{name}" for name in (*macros_of(self.target, *CORE_MACROS[core]), *self.used)]
         return [
             *self._own_command(_standard(self.options), *ANNOUNCED[self.compiler.family], *macros),
-            "-include", str(self._builtins()),
+            "-include", str(self.builtins()),
             *(_without_precompiled(flags) if self.compiler.family == "clang" else flags), "-I", str(self.generated),
             "-iquote", str(self.source.parent),
         ]  # fmt: skip
@@ -363,10 +379,18 @@ class _Compilation:
         folders = chain.from_iterable(("-I", str(folder)) for folder in headers)
         return [*self.compiler.command, f"-std={standard}", *DEBUG, *PLAIN, *messages, *macros, *folders]
 
-    def _builtins(self) -> Path:
+    def builtins(self) -> Path:
         """The file that is read before the source."""
-        files = (folder / "ptokit" / "builtins.hpp" for folder in (*self.options.headers, OWN))
+        files = (folder / BUILTINS for folder in (*self.options.headers, OWN))
         return next(file for file in files if file.is_file())
+
+    def precompile(self, file: Path, folder: Path) -> None:
+        """Have GCC read a file in the place of what is read before the source, for each core."""
+        commands = {core: self.command(core) for core in CORE_MACROS}
+        for command in commands.values():
+            at = command.index("-include")
+            del command[at : at + 2]
+        self._run([[*each, "-x", "c++-header", str(file), "-o", str(folder / core)] for core, each in commands.items()])
 
     def _run(self, commands: Sequence[Sequence[str]], *, keep: bool = False) -> list[str]:
         """Run compilers, which see the repository, what the user names, and the system."""

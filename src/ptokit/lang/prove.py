@@ -22,6 +22,7 @@ from ptokit.lang.tensor import Arguments
 from ptokit.machine.report import MachineOptions
 from ptokit.markup import Displayed
 from ptokit.program import ir
+from ptokit.program.expr import Var, evaluate
 from ptokit.proof.accesses import memory_of
 from ptokit.proof.outcome import ProofOutcome, uses_blocks
 from ptokit.proof.outcome import prove as prove_program
@@ -248,11 +249,24 @@ class _Attempt:
             given = dict(zip([*chosen, *lengths], values, strict=True))
             args, keywords = self.shapes.sample({name: given[name] for name in lengths})
             data = zeros | dict.fromkeys(loaded, fill)
-            args, keywords = self._with(args, keywords, given, data)
+            args, keywords = self._with(programs, args, keywords, given, data)
             yield Counterexample(grid, given, data), args, keywords
+
+    def _made(self, program: ir.Program, values: Mapping[str, object], numbers: Mapping[str, int]) -> dict[str, object]:
+        """Arrays of zeros, and numbers, for arguments that were not given."""
+        known = {Var(name): number for name, number in numbers.items()}
+        missing = {*self.kernel.missing(values)}
+        return {
+            each.name: np.zeros([max(0, evaluate(dim, known)) for dim in each.shape], each.dtype.numpy)
+            if isinstance(each, ir.Argument)
+            else numbers.get(each.name, 0)
+            for each in program.arguments
+            if each.name in missing
+        }
 
     def _with(
         self,
+        programs: Sequence[ir.Program],
         args: Sequence[object],
         keywords: Mapping[str, object],
         numbers: Mapping[str, int],
@@ -261,6 +275,8 @@ class _Attempt:
         """Copies of the arguments, with other numbers, and with arrays full of a number."""
         names = list(getattr(self.kernel, "parameters", {}))
         values = dict(zip(names, args, strict=False)) | dict(keywords) if names else dict(keywords)
+        for program in programs:
+            values = self._made(program, values, numbers) | values
         own = copied(list(values.values()))
         changed = {name: numbers.get(name, value) for name, value in zip(values, own, strict=True)}
         for name, number in data.items():

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import inf
 from time import process_time
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -55,6 +55,15 @@ SLOTS = 3
 """Blocks of arrays that are kept for each access: those of its last times."""
 
 
+class PipeUse(NamedTuple):
+    """How a statement uses an array on a pipe."""
+
+    memory: str
+    pipe: str
+    access: str
+    stmt: ir.Stmt
+
+
 class Explorer:
     """Explores the paths of a program for a target."""
 
@@ -82,6 +91,7 @@ class Explorer:
         self.count = 0
         self._end = process_time() + seconds
         self._seen: set[Hashable] = set()
+        self.array_uses = list(self._array_uses()) if profile.pipes else []
         self.shared_arrays = self._shared_arrays()
         self._busy = [self.wiring.number[pipe] for pipe in self._working()]
         self._cross: dict[Hashable, CrossRecords] = {}
@@ -124,28 +134,27 @@ class Explorer:
         own = {own_pipe(pipe, core, count) for pipe in found for core in cores.names} | found
         return (pipe for pipe in self.wiring.pipes if pipe in own)
 
-    def _shared_arrays(self) -> frozenset[str]:
-        """The arrays that one pipe writes and another one touches."""
-        users: dict[str, set[str]] = {}
-        written: set[str] = set()
-
-        def note(view: ir.View, access: str, pipe: str) -> None:
-            memory = memory_of(self.program, view)
-            copies = range(self.program.vector_cores if kind_of(core_of(pipe)) == VECTOR_CORE.name else 1)
-            users.setdefault(memory, set()).update(f"{pipe} {k}" for k in copies)
-            written.update({memory} if access != READ else ())
-
-        for instr in self.program.instructions:
-            home = home_of((self.program.tiles[use.tile].spec.loc for use in instr.tiles), self.profile)
-            given = named_operands(instr)
-            for effect in effects(call_of(self.program, instr, self.profile)):
-                if isinstance(view := given.get(effect.operand), ir.View):
-                    note(view, effect.access, pipe_of(effect.pipe, home, self.profile))
+    def _array_uses(self) -> Iterator[PipeUse]:
+        """How each statement uses arrays, on each pipe."""
         for stmt in self.statements:
             if isinstance(stmt, ir.LoadScalar):
                 for pipe in self.accesses.cores.scalars(stmt):
-                    note(stmt.source, READ, pipe)
-        return frozenset(memory for memory in written if len(users[memory]) > 1)
+                    yield PipeUse(memory_of(self.program, stmt.source), pipe, READ, stmt)
+            elif isinstance(stmt, ir.Instr):
+                home = home_of((self.program.tiles[use.tile].spec.loc for use in stmt.tiles), self.profile)
+                given = named_operands(stmt)
+                for effect in effects(call_of(self.program, stmt, self.profile)):
+                    if isinstance(view := given.get(effect.operand), ir.View):
+                        pipe = pipe_of(effect.pipe, home, self.profile)
+                        yield PipeUse(memory_of(self.program, view), pipe, effect.access, stmt)
+
+    def _shared_arrays(self) -> frozenset[str]:
+        """The arrays that one pipe writes and another one touches."""
+        users: dict[str, set[str]] = {}
+        for use in self.array_uses:
+            copies = range(self.program.vector_cores if kind_of(core_of(use.pipe)) == VECTOR_CORE.name else 1)
+            users.setdefault(use.memory, set()).update(f"{use.pipe} {k}" for k in copies)
+        return frozenset(use.memory for use in self.array_uses if use.access != READ and len(users[use.memory]) > 1)
 
     def _first(self) -> Path:
         def thread(core: str, nodes: Sequence[Node]) -> PathCore:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from math import inf
 from time import process_time
 
 from ptokit.finding import Finding, Where, at_line
-from ptokit.isa.opaque import GRID_BARRIERS
+from ptokit.isa.opaque import GRID_BARRIERS, UNCACHED
 from ptokit.isa.policy import division
 from ptokit.machine.ends import instruction_of
+from ptokit.machine.hazards import may_be_stale
+from ptokit.machine.shadow import READ
 from ptokit.program import ir
 from ptokit.program.cores import unit_of
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Bounds, Expr, Var, variables
@@ -64,7 +67,7 @@ def prove(
     arrays = ArrayProof(ordered, grid, known, solver, facts)
     open_ = [_found(each.what, each.stmt, profile) for each in arrays.open_obligations()]
     excludes = list(_excluded(ordered))
-    for stmt, other, array, by_index in arrays.shared_between_blocks():
+    for stmt, other, array, by_index in arrays.shared_between_blocks() if grid != 1 else ():
         if by_index:
             excludes.append(f"whether indices of different blocks name the same elements of {array}")
         else:
@@ -151,10 +154,13 @@ def _beyond(program: ir.Program, profile: Profile, explorer: Explorer) -> Iterat
     """What the machine checks, and no proof is tried for."""
     if not profile.pipes:
         return
+    for use, other in product(explorer.array_uses, repeat=2):
+        is_direct = any(getattr(each.stmt, "name", "") in UNCACHED for each in (use, other))
+        is_later = use.memory == other.memory and use.stmt is not other.stmt and not is_direct
+        if is_later and use.access == READ != other.access and may_be_stale(other.pipe, use.pipe):
+            yield f"{use.memory} is not read from a stale cache line", use.stmt
     for stmt in explorer.statements:
-        if isinstance(stmt, ir.LoadScalar) and memory_of(program, stmt.source) in explorer.written:
-            yield "the number is not read from a stale cache line", stmt
-        elif isinstance(stmt, ir.Instr) and division(stmt.modifiers).parts != (1, 1):
+        if isinstance(stmt, ir.Instr) and division(stmt.modifiers).parts != (1, 1):
             yield "halves of an accumulator are read as they were written", stmt
     if unknown_writes(program):
         yield "what calls by address write", program.body[0]

@@ -6,12 +6,13 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ptokit.cxx.compile import Build, CompileOptions, KeptLibraries, compile_source
+from ptokit.cxx.compile import Build, CompileError, CompileOptions, KeptLibraries, compile_source, precompile
 from ptokit.cxx.folders import temporary_prefix
 from ptokit.cxx.names import INCLUDE
 from ptokit.cxx.record import ArrayArgument, ScalarArgument, record
@@ -20,6 +21,8 @@ from ptokit.witness.effects import MOST_CALLS, Observed, observed
 from ptokit.witness.headers import Checkout
 from ptokit.witness.prelude import prelude, table_of
 
+HEADER = "pto/pto-inst.hpp"
+PUBLIC = f"#include <{HEADER}>"
 FLAGS = ("-fpermissive",)
 """Headers convert types that a host compiler keeps apart."""
 
@@ -37,11 +40,17 @@ class ObservedBlock:
 class Witness:
     """The headers of a checkout, ready for a host compiler, until `close` or the end of a `with` removes the files.
 
-    `written` is the folder of another one, which stays; `kept` are libraries that are not compiled again."""
+    `written` is the folder of another one, which stays; `kept` are libraries that are not compiled again; `first`
+    are folders of headers that GCC has read before, for sources that include the public ones."""
 
-    def __init__(self, checkout: Checkout, written: Path | None = None, kept: KeptLibraries | None = None) -> None:
-        self.checkout, self.kept = checkout, kept
-        self.first: Sequence[Path] = ()
+    def __init__(
+        self,
+        checkout: Checkout,
+        written: Path | None = None,
+        kept: KeptLibraries | None = None,
+        first: Sequence[Path] = (),
+    ) -> None:
+        self.checkout, self.kept, self.first = checkout, kept, first
         self.close: Callable[[], object] = _nothing
         if written is not None:
             self.folder = written
@@ -62,10 +71,23 @@ class Witness:
     ) -> None:
         self.close()
 
+    def precompile(self, target: str) -> None:
+        """Have the compiler read the headers once for the sources of a target, and compile the recorder. GCC forgets
+        `#pragma once` of what it has read before: such headers, and those that do not compile, are left to each
+        source."""
+        source, options = self.folder / f"{target}.cpp", options_with(self.folder, CompileOptions())
+        source.write_text(f"{PUBLIC}\n", encoding="utf-8")
+        for read in (lambda: precompile(target, options, self.folder / target, PUBLIC), tuple[Path]):
+            with suppress(CompileError):
+                self.first = read()
+                self.compile(source, target).close()
+                return
+
     def compile(self, source: Path, target: str, options: CompileOptions | None = None) -> Build:
         """Compile a source with these headers. Raises `CompileError`, which names what the headers call and the table
         of intrinsics does not have."""
-        options = options_with(self.folder, options or CompileOptions(), self.first)
+        first = self.first if self.first and HEADER in source.read_text("utf-8", "replace") else ()
+        options = options_with(self.folder, options or CompileOptions(), first)
         return compile_source(source, target, options, kept=self.kept)
 
     def run(

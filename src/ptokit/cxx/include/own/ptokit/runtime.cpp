@@ -156,8 +156,9 @@ struct Unwound {
 
 _Unwind_Reason_Code unwound(_Unwind_Context* context, void* data) {
   auto* result = static_cast<Unwound*>(data);
-  u64 pc = plain_address(static_cast<u64>(_Unwind_GetIP(context)));
-  if (in_text(pc)) result->to[result->count++] = pc - image;
+  int is_next = 0;
+  u64 pc = plain_address(static_cast<u64>(_Unwind_GetIPInfo(context, &is_next)));
+  if (in_text(pc)) result->to[result->count++] = pc + (is_next ? 1 : 0) - image;  // as in frames_of
   return result->count < result->room ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 
@@ -837,7 +838,8 @@ void on_signal(int number, siginfo_t* info, void* data) {
   describe(overflow(number, context, address) ? by_stack : by_signal, static_cast<u64>(number), address, "");
   page_zero->frame_count = 0;
   page_zero->state = stopped;
-  page_zero->frame_count = frames_of(context, page_zero->frames, FRAMES);
+  // The time limit may end a function that has no frame yet: its caller is in the unwind tables only.
+  if (number != SIGXCPU) page_zero->frame_count = frames_of(context, page_zero->frames, FRAMES);
   if (page_zero->frame_count == 0) page_zero->frame_count = unwind(page_zero->frames, FRAMES);
   leave();
 }
