@@ -13,7 +13,7 @@ import pytest
 import ptokit as pto
 
 pytest.importorskip("z3", reason="proofs about numbers need the solver", exc_type=ImportError)
-OPTIONS = pto.MachineOptions(checks=("order", "memory", "blocks"), poison=False)
+OPTIONS = pto.MachineOptions(checks=("order", "memory", "blocks"))
 Case = tuple[Callable[..., None], int]
 CASES: list[Case] = []
 
@@ -149,6 +149,27 @@ def after_a_loop_from_a_quotient(x, y, n):
             for _ in pto.range(n // 2, 2 * n):
                 pto.barrier("ALL")
             race(x, y)
+
+
+@case(60)
+def fewer_rows_from_some_iteration_on(x, y, n):
+    for i in pto.range(n):
+        rows = 8 - (i > 4) * 4
+        pto.tload(tile(rows), x[0:rows])
+        pto.barrier("ALL")
+        pto.tstore(y[0:8], tile())
+        pto.barrier("ALL")
+
+
+@case(60)
+def fewer_rows_of_a_known_length(x, y, n):
+    with pto.when(n == 60):
+        for i in pto.range((n + 7) // 8 + pto.block_num()):
+            rows = pto.max(0, pto.min(8, n - 8 * i))
+            pto.tload(tile(rows), x[0:rows])
+            pto.barrier("ALL")
+            pto.tstore(y[0:8], tile())
+            pto.barrier("ALL")
 
 
 @pytest.mark.parametrize(("body", "n"), CASES, ids=lambda each: getattr(each, "__name__", None))

@@ -77,6 +77,8 @@ class Repetition:
             for part in parts(expr):
                 if isinstance(part, Op) and part.name in ("min", "max"):
                     self._bend(*part.args)
+                elif isinstance(part, Op) and part.name not in ("add", "sub", "mul", "shl"):
+                    self._walk(part, 0)
         else:
             self.exact.update(used)
         self.tangled.update(() if used else variables(expr))
