@@ -348,6 +348,10 @@ class Explorer:
         count = len(range(start, stop, loop.step))
         if count <= 2 * self.repetition.period + 2:
             return
+        points = {count} | self.repetition.turns(loop, start)
+        if frame.iteration in points:
+            frame.seen.clear()
+            return
         self._forget_old(path)
         key = self.states.key(path, frame)
         before = frame.seen.get(key)
@@ -355,7 +359,6 @@ class Explorer:
         if before is None:
             return
         period = frame.iteration - before
-        points = {count} | {(at - start) // loop.step for at in self.repetition.points.get(loop.var, ())}
         limit = min(point for point in points if point > frame.iteration)
         skipped = max(0, (limit - 1 - frame.iteration) // period) * period
         if skipped:

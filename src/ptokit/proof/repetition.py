@@ -32,18 +32,29 @@ class Repetition:
         """By which the remainders of variables count."""
         self.soft: dict[Var, dict[Expr, None]] = {}
         """Extents that depend on a variable."""
+        self.tangled: set[str] = set()
+        """Other numbers, and arrays of numbers, on which more depends than how they compare with loop variables."""
         self.points: dict[Var, set[int]] = {}
         """Values of variables at which a condition changes."""
         self.loops = {stmt.var for stmt in ir.walk(program.body) if isinstance(stmt, ir.Loop)}
         for stmt in ir.walk(program.body):
             self._note(stmt)
+        loads = (stmt for stmt in ir.walk(program.body) if isinstance(stmt, ir.LoadScalar))
+        self.tangled.update([load.source.argument for load in loads if load.result in self.tangled])
+
+    def turns(self, loop: ir.Loop, start: int) -> set[int]:
+        """Iterations at which a condition changes."""
+        near = (at + more - start for at in self.points.get(loop.var, ()) for more in (0, loop.step))
+        return {distance // loop.step for distance in near}
 
     def _note(self, stmt: ir.Stmt) -> None:
         if isinstance(stmt, ir.Branch):
             self._condition(stmt.condition)
         elif isinstance(stmt, ir.Loop):
+            self.exact |= (variables(stmt.start) | variables(stmt.stop)) & self.loops
             for bound in _arguments(stmt.stop):
                 self.compares[apply("sub", stmt.var, bound)] = None
+                self.most += abs(affine(bound).get(1, 0))
             for each in (part for bound in (stmt.start, stmt.stop) for part in parts(bound)):
                 if isinstance(each, Op) and each.name in ("min", "max"):
                     self._condition(apply("lt", *each.args))
@@ -68,6 +79,7 @@ class Repetition:
                     self._bend(*part.args)
         else:
             self.exact.update(used)
+        self.tangled.update(() if used else variables(expr))
 
     def _bend(self, left: Expr, right: Expr) -> None:
         """Where a minimum takes the other one of its arguments, if these are numbers."""
@@ -83,6 +95,8 @@ class Repetition:
                 self.period = lcm(self.period, period)
             elif expr in self.loops:
                 self.exact.add(expr)
+            else:
+                self.tangled.add(expr)
         elif isinstance(expr, Op):
             first, second = expr.args
             if expr.name == "mod" and isinstance(second, int) and second > 0:
@@ -108,6 +122,8 @@ class Repetition:
                 self._condition(arg)
             return
         terms = affine(apply("sub", *condition.args))
+        if len(loops := variables(condition) & self.loops) > 1:
+            self.exact |= loops
         constant = terms.pop(1, 0)
         for term in terms:
             if isinstance(term, Op):
@@ -116,7 +132,11 @@ class Repetition:
                 else:
                     self.exact.update(var for var in variables(term) if var in self.loops)
         direct = [term for term in terms if isinstance(term, Var) and term in self.loops]
-        if len(terms) == 1 and direct:
+        if not direct and (len(terms) > 1 or not isinstance(next(iter(terms), 1), Var)):
+            self.tangled |= variables(condition)
+        if len(terms) == 1 and not direct:
+            self.most += abs(constant) + 2
+        elif len(terms) == 1:
             at = -constant // terms[direct[0]]
             self.points.setdefault(direct[0], set()).update((at - 1, at, at + 1, at + 2))
             self.most = max(self.most, abs(at) + 2)

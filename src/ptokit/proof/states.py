@@ -78,16 +78,25 @@ class StateKeys:
         elif count is not None or loop.var in self.repetition.exact or frame.start.get(1, 0) < -self.cap:
             own = number
         else:
-            most = max(self.repetition.points.get(loop.var, {0})) if constant_of(frame.start) is not None else 0
-            own = min(number, most + 1), number % self.repetition.period
+            start = constant_of(frame.start)
+            most = max(self.repetition.turns(loop, start), default=0) if start is not None else 0
+            own = min(number, most + 1), number % self.repetition.period, self._certain(thread, frame, number)
         extents = tuple(
             thread.numbers.number(thread.numbers.sum_of(expr)) for expr in self.repetition.soft.get(loop.var, ())
         )
         own = own, extents
         begin, end = map(names.renamed, (frame.start, frame.stop))
         is_exact = loop.var in self.repetition.exact or frame.start.get(1, 0) < -self.cap
-        start = frozenset(begin.items()) if is_exact else self._sum_key(begin)
-        return id(frame.nodes), frame.at, own, start, self._sum_key(end) if count is None else count
+        first = frozenset(begin.items()) if is_exact else self._sum_key(begin)
+        return id(frame.nodes), frame.at, own, first, self._sum_key(end) if count is None else count
+
+    def _certain(self, thread: PathCore, frame: PathBlock, number: int) -> Hashable:
+        """How much a loop certainly has left, and how much at most, if that is not much."""
+        assert frame.loop is not None
+        left = added(frame.stop, added(frame.start, {1: frame.loop.step * number}), -1)
+        edges = thread.numbers.bounds_of(left)
+        low, high = edges if frame.loop.step > 0 else (-edges[1], -edges[0])
+        return low, min(high, self.cap)
 
     def _sum_key(self, terms: Sum) -> Hashable:
         """A sum, its constant by its remainder if it is large."""
@@ -120,6 +129,9 @@ class StateKeys:
         relative = tuple(edge * scale + constant for scale, constant in bases for edge in bounds)
         if any(term in self._own_terms for term, _ in form):
             return relative
+        used = frozenset[Var]().union(*(variables(term) for term, _ in form))
+        if used & self.repetition.tangled or any(self._symbols.get(var) in self.repetition.tangled for var in used):
+            return (*relative, *bounds)
         return (*relative, *(edge if abs(edge) <= self.cap else "far" for edge in bounds))
 
     def ages(self, path: Path, placed: PlacedBlock) -> Iterator[tuple[str, int]]:
