@@ -19,6 +19,7 @@ import numpy as np
 from ptokit.cxx.compile import CompileOptions
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.lang.cpp_entries import CppSource, chosen_entry
+from ptokit.lang.prove import prove
 from ptokit.lang.recorded import CppKernel
 from tests.cxx.building import folder
 from tests.cxx.launches import KERNELS, value_of
@@ -113,6 +114,8 @@ class Launched:
     given: dict[str, Any]
     start: int
     """How many lines are before the kernel."""
+    is_proved: bool = False
+    """Whether a proof says that no launch has a fault."""
 
     def lines(self) -> list[tuple[int, str]]:
         """Lines of the kernel, and the rules that are broken there."""
@@ -133,7 +136,8 @@ def launches(seeded: Seeded, target: str, faults: Iterable[Fault | None]) -> Ite
             findings = kernel[1](**given, target=target, engine="machine").findings
         except (OutOfBoundsError, VerifyError) as refused:
             findings = refused.findings
-        yield Launched([found for found in findings if found.level != "note"], given, start)
+        proof = prove(kernel, target=target, **seeded.values())
+        yield Launched([found for found in findings if found.level != "note"], given, start, proof.verdict == "proved")
 
 
 def shown(launch: Launched) -> str:
@@ -143,10 +147,10 @@ def shown(launch: Launched) -> str:
 
 
 def misses(seeded: Seeded, target: str, faults: Sequence[Fault]) -> Iterator[tuple[Fault, str]]:
-    """The faults that are not found at their lines, and what is found."""
+    """The faults that are not found at their lines, or that a proof misses, and what is found."""
     for fault, launch in zip(faults, launches(seeded, target, faults), strict=True):
         line = seeded.line(fault)
-        if not any(at == line and rule.startswith(fault.rule) for at, rule in launch.lines()):
+        if launch.is_proved or not any(at == line and rule.startswith(fault.rule) for at, rule in launch.lines()):
             what = f"{seeded.name} on {target}: {fault.before} => {fault.after}: {fault.rule} at line {line}"
             yield fault, f"{what}\n{shown(launch)}"
 

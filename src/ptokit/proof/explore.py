@@ -403,6 +403,9 @@ class Explorer:
         placed = [self._placed(thread, doing) for doing, _ in doings]
         number, report = self.numbers[id(stmt)], self._report(path)
         for (doing, vector), blocks in zip(doings, placed, strict=True):
+            for finding in doing.findings:
+                if finding.is_fault:
+                    report(OrderFault("call", number, None, finding.message))
             for name in doing.unaligned:
                 report(OrderFault("burst", number, None, name))
             self.chip.check(report, number, path, thread, doing, stmt, vector)

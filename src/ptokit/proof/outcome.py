@@ -129,6 +129,8 @@ def _described(fault: OrderFault, explorer: Explorer, profile: Profile) -> Findi
         return _found(
             f"{operand} on {unit_of(pipes[pipe])} comes after {before} on {unit_of(pipes[earlier])}", stmt, profile
         )
+    if fault.kind == "call":
+        return _found(f"that the call is right: {fault.detail}", stmt, profile)
     text = {
         "overlap": f"{before} has ended before {fault.detail} is read",
         "unwritten": f"all of {fault.detail} was written",
