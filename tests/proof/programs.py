@@ -69,7 +69,7 @@ class Sample:
         names = [a.name for a in self.program.arguments if isinstance(a, Integer)]
         loads = any(isinstance(a, Argument) and a.name == "k" for a in self.program.arguments)
         for values in product(*(NUMBERS[name] for name in names)):
-            for fill in (0, 1, 2) if loads else (0,):
+            for fill in (0, 1, 2, 5) if loads else (0,):
                 yield dict(zip(names, values, strict=True)), fill
 
 
@@ -166,7 +166,7 @@ class Draft:
     def trips(self) -> tuple[Expr, bool]:
         """How often the loop runs, and whether another one is around it."""
         dice = self.dice
-        stop = dice.choice((N, N, N, dice.randint(0, 6), Var("s"), apply("min", N, 4), apply("floordiv", N, 2), 40))
+        stop = dice.choice((N, N, N, dice.randint(1, 6), Var("s"), apply("min", N, 4), apply("floordiv", N, 2), 40))
         return stop, dice.random() < 0.3
 
     def ring(self, turn: Var, copies: int, base: int) -> tuple[Expr, Expr]:

@@ -6,6 +6,7 @@ from math import gcd, lcm
 
 from ptokit.program import ir
 from ptokit.program.expr import (
+    COMPARISONS,
     Expr,
     Op,
     Var,
@@ -84,10 +85,12 @@ class Repetition:
         self.tangled.update(() if used else variables(expr))
 
     def _bend(self, left: Expr, right: Expr) -> None:
-        """Where a minimum takes the other one of its arguments, if these are numbers."""
-        terms = affine(apply("sub", left, right))
-        if len([term for term in terms if term != 1]) == 1:
+        """Where a minimum takes the other one of its arguments."""
+        difference = apply("sub", left, right)
+        if len([term for term in affine(difference) if term != 1]) == 1:
             self._condition(apply("lt", left, right))
+        elif not variables(difference).isdisjoint(self.loops):
+            self.compares[difference] = None
 
     def _walk(self, expr: Expr, period: int) -> None:
         """An expression whose value counts, up to a remainder for `period` if that is not zero."""
@@ -123,6 +126,8 @@ class Repetition:
             for arg in condition.args:
                 self._condition(arg)
             return
+        if condition.name not in COMPARISONS:
+            condition = Op("ne", (condition, 0))
         terms = affine(apply("sub", *condition.args))
         if len(loops := variables(condition) & self.loops) > 1:
             self.exact |= loops
