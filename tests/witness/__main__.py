@@ -51,7 +51,7 @@ def family(asked: argparse.Namespace) -> str:
 
 def of_effects(asked: argparse.Namespace) -> int:
     """Pipes, flags and bytes."""
-    checkout, found, start = Checkout.at(asked.path), Comparison(), time.monotonic()
+    checkout, found, start = Checkout.at(asked.path), Comparison(family(asked)), time.monotonic()
     shared, files = kept.kept(checkout, family(asked)), [*own_sources(asked), *sources(checkout, asked)]
     with multiprocessing.get_context("spawn").Pool(maxtasksperchild=TASKS) as pool:
         for result in pool.imap_unordered(partial(compare_file, checkout.path, shared, asked.target), files):

@@ -294,7 +294,7 @@ EXAMPLES = 3
 class Comparison:
     """Counts of calls, and examples of differences, by instruction."""
 
-    family: str = ""
+    family: str
     calls: Counter[str] = field(default_factory=Counter[str])
     differ: Counter[str] = field(default_factory=Counter[str])
     accepted: Counter[tuple[str, int]] = field(default_factory=Counter[tuple[str, int]])
