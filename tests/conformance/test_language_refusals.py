@@ -143,7 +143,18 @@ from ptokit.program.ir import CrossFlag, Program
 TextKernel(Program('k', (), (CrossFlag('set', 'AIC', 'V', 0),), mode='manual'))[1]()
 """
 """A flag that states a core and a pipe of the other one, as texts and C++ may."""
+BY_LENGTH = """
+@pto.kernel
+def k(x):
+    tile = pto.Tile('vec', 'float32', 8, 16)
+    pto.tload(tile, x[0:8] if x.shape[0] == 1009 else x[8:16])
+    pto.tstore(x[0:8], tile)
+raise pto.VerifyError(pto.prove(k, pto.shaped('float32', 'n', 16), target='a5').findings)
+"""
+OF_TEXT = "raise pto.VerifyError(pto.prove(pto.load(file), pto.shaped('float32', 'n'), 1, 1.0, target='a5').findings)"
 MORE = [
+    BY_LENGTH,
+    loaded("").replace("pto.load(file)[1]()", OF_TEXT),
     kernel(CROSSING, "x, engine='machine'", mode="manual").replace("k[1](", "report = k[1]("),
     kernel(UNBOUND, "x, engine='machine'", mode="manual").replace("k[1](", "report = k[1]("),
     kernel("pto.sync_set('FIX', 12)\npto.sync_wait('V', 12)", mode="manual"),
